@@ -1,0 +1,197 @@
+#include "base/threads.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+#define SPINS 4000 /* some tens of microseconds: longer than the gaps between the products of one layer */
+
+typedef struct worker {
+    threads *team;
+    int index;
+    uint32_t start; /* the round in which it was born: it waits for the next one */
+    pthread_t thread;
+} worker;
+
+struct threads {
+    /* Written by the caller before a round opens, read by workers after it opened. */
+    threads_fn *fn;
+    void *arg;
+    int n_units, grain;
+    bool quit;
+    int n; /* workers, the caller included */
+    worker *workers[THREADS_MAX];
+    _Alignas(64) _Atomic uint32_t round; /* futex: grows by one per run */
+    _Atomic uint32_t n_parked;
+    _Alignas(64) _Atomic int next;    /* first unclaimed unit */
+    _Alignas(64) _Atomic int n_busy;  /* workers that have not finished this round */
+};
+
+static inline void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t seen)
+{
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+}
+
+static void futex_wake_all(_Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+static void work(threads *t, int index)
+{
+    for (;;) {
+        int begin = atomic_fetch_add_explicit(&t->next, t->grain, memory_order_relaxed);
+        if (begin >= t->n_units) return;
+        int end = t->n_units - begin > t->grain ? begin + t->grain : t->n_units;
+        t->fn(t->arg, begin, end, index);
+    }
+}
+
+static uint32_t wait_for_round(threads *t, uint32_t seen)
+{
+    for (int i = 0; i < SPINS; i++) {
+        uint32_t now = atomic_load_explicit(&t->round, memory_order_acquire);
+        if (now != seen) return now;
+        relax();
+    }
+    /* seq_cst on both sides: either the caller sees n_parked, or this load sees the new round. */
+    atomic_fetch_add(&t->n_parked, 1);
+    uint32_t now;
+    while ((now = atomic_load(&t->round)) == seen) futex_wait(&t->round, seen);
+    atomic_fetch_sub(&t->n_parked, 1);
+    return now;
+}
+
+static void *worker_main(void *p)
+{
+    worker *w = p;
+    threads *t = w->team;
+    uint32_t seen = w->start;
+    for (;;) {
+        seen = wait_for_round(t, seen);
+        if (t->quit) return NULL;
+        work(t, w->index);
+        atomic_fetch_sub_explicit(&t->n_busy, 1, memory_order_release);
+    }
+}
+
+static void open_round(threads *t)
+{
+    atomic_fetch_add(&t->round, 1);
+    if (atomic_load(&t->n_parked)) futex_wake_all(&t->round);
+}
+
+static void stop_workers(threads *t)
+{
+    t->quit = true;
+    open_round(t);
+    for (int i = 1; i < t->n; i++) {
+        pthread_join(t->workers[i]->thread, NULL);
+        mem_free(t->workers[i]);
+    }
+    t->quit = false;
+    t->n = 1;
+}
+
+static int start_workers(threads *t, int n, status *st)
+{
+    for (int i = t->n; i < n; i++) {
+        worker *w = mem_alloc(sizeof *w);
+        if (!w) return status_nomem(st, sizeof *w);
+        *w = (worker){t, i, atomic_load(&t->round), 0};
+        int error = pthread_create(&w->thread, NULL, worker_main, w);
+        if (error) {
+            mem_free(w);
+            return status_set(st, ST_LIMIT, STATUS_NO_POS, "thread %d of %d can't be started: %s", i + 1, n, strerror(error));
+        }
+        t->workers[i] = w;
+        t->n = i + 1;
+    }
+    return ST_OK;
+}
+
+static int check_count(int n, status *st)
+{
+    if (n >= 1 && n <= THREADS_MAX) return ST_OK;
+    return status_set(st, ST_ARG, STATUS_NO_POS, "%d threads asked for; choose 1 to %d", n, THREADS_MAX);
+}
+
+int threads_new(threads **out, int n, status *st)
+{
+    if (check_count(n, st)) return st->code;
+    threads *t = mem_pages_alloc(sizeof *t);
+    if (!t) return status_nomem(st, sizeof *t);
+    t->n = 1;
+    if (start_workers(t, n, st)) {
+        threads_free(t);
+        return st->code;
+    }
+    *out = t;
+    return ST_OK;
+}
+
+void threads_free(threads *t)
+{
+    if (!t) return;
+    stop_workers(t);
+    mem_pages_free(t, sizeof *t);
+}
+
+int threads_resize(threads *t, int n, status *st)
+{
+    if (check_count(n, st)) return st->code;
+    if (n < t->n) stop_workers(t);
+    return start_workers(t, n, st);
+}
+
+int threads_count(const threads *t)
+{
+    return t->n;
+}
+
+void threads_run(threads *t, threads_fn *fn, void *arg, int n_units, int grain)
+{
+    assert(grain >= 1);
+    if (t->n == 1 || n_units <= grain) {
+        if (n_units > 0) fn(arg, 0, n_units, 0);
+        return;
+    }
+    t->fn = fn;
+    t->arg = arg;
+    t->n_units = n_units;
+    t->grain = grain;
+    atomic_store_explicit(&t->next, 0, memory_order_relaxed);
+    atomic_store_explicit(&t->n_busy, t->n - 1, memory_order_relaxed);
+    open_round(t);
+    work(t, 0);
+    for (int spins = 0; atomic_load_explicit(&t->n_busy, memory_order_acquire); spins++) {
+        if (spins < SPINS) relax();
+        else sched_yield(); /* more workers than processors: let the late one run */
+    }
+}
+
+int threads_available(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (int)n : 1;
+}

@@ -1,0 +1,35 @@
+/* threads.h - a team of workers that runs one function over many units, again and again.
+ *
+ * Owns: n - 1 threads; the caller of threads_run is worker 0.
+ *
+ *      threads_run(t, fn, arg, 100, 4)
+ *          worker 0: [0..4) [8..12) ...      each worker claims the next run of `grain` units
+ *          worker 1: [4..8) [12..16) ...     until none is left; the call returns when all are done
+ *
+ * T1 Which worker runs a unit is not determined; fn must give the same result whoever runs it (units write disjoint outputs).
+ * T2 Between runs workers spin for a short while, then park on a futex: idle costs nothing.
+ * T3 threads_run is a full barrier: what was written before it is seen inside, what was written inside is seen after it.
+ * Threads: one caller at a time; fn must not call threads_run on the same team.
+ */
+#ifndef KVASIR_BASE_THREADS_H
+#define KVASIR_BASE_THREADS_H
+
+#include "base/status.h"
+
+#define THREADS_MAX 256
+
+typedef struct threads threads;
+typedef void threads_fn(void *arg, int begin, int end, int worker);
+
+/* n: 1..THREADS_MAX workers, the caller included. Free with threads_free (NULL is fine). */
+int threads_new(threads **out, int n, status *st);
+void threads_free(threads *t);
+/* Between runs only. On failure the team keeps the workers that it has. */
+int threads_resize(threads *t, int n, status *st);
+int threads_count(const threads *t);
+/* Runs fn over [0, n_units) in pieces of at most grain (>= 1) units. */
+void threads_run(threads *t, threads_fn *fn, void *arg, int n_units, int grain);
+/* Processors that this process may run on (sched_getaffinity). */
+int threads_available(void);
+
+#endif

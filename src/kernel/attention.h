@@ -1,0 +1,100 @@
+/* attention.h - the one attention primitive, and the driver that plans a step over it.
+ *
+ *      attend(query rows, chunk) -> partial (o, m, l)        o unnormalized, m the row's maximum score, l the sum of e^(s - m)
+ *      merge(partial, partial)   -> partial                  the empty partial (o = 0, m = -inf, l = 0) is the identity
+ *      out = o / l                                           a row that sees nothing gives zeros
+ *
+ * A sequence's stored rows are numbered 0, 1, 2, ... in stored order (its positions, unless an eviction policy reordered them).
+ * Chunk c is rows [256c, 256c + 256) of that numbering, whatever blocks hold them:
+ *
+ *      index   0 ............... 255 | 256 ............. 511 | 512 ...
+ *      spans   [block 7: 16][block 3: 16]...                          behind a window, blocks are gone: no span, nothing read
+ *
+ * In memory, the K of one block, layer and KV head is [d_k][block_tokens] (so that scores of 8 tokens are one vector and need no
+ * sum across lanes), V is [block_tokens][d_v].
+ *
+ * Canonical order (design I6): in a chunk all scores (each a chain over d_k in ascending order), then one maximum, then l by
+ * one fixed tree over the chunk's 256 places, then o token by token in ascending order; partials merge in ascending chunk order.
+ * A1 Rows outside a query's [lo, hi), or masked, contribute nothing and never meet its numbers (0 * NaN): bits of a row's output
+ *    depend on its own q, and on the K and V it sees, alone.
+ * A2 Splitting over workers changes nothing: each chunk's partial is computed apart even when one worker walks them all.
+ * Threads: one attn_run at a time per plan.
+ */
+#ifndef KVASIR_KERNEL_ATTENTION_H
+#define KVASIR_KERNEL_ATTENTION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "base/threads.h"
+#include "kernel/kernel.h"
+
+#define ATTN_CHUNK 256
+
+/* n consecutive stored rows in one block: rows [row, row + n) of the block are indices [index, index + n) of the sequence.
+ * Spans of a sequence ascend and do not overlap. */
+typedef struct attn_span {
+    const uint8_t *block; /* first byte of the block */
+    int32_t row, n;
+    int64_t index;
+} attn_span;
+
+/* A query row sees indices [lo, hi) of its sequence; and, when mask is not NULL, of the last mask_n of those only where
+ * bit j (mask[j / 64] >> (j % 64)) of index hi - mask_n + j is set (trees of drafts). */
+typedef struct attn_row {
+    int seq; /* from attn_plan_seq */
+    int64_t lo, hi;
+    const uint64_t *mask; /* borrowed until the last attn_run of the plan */
+    int mask_n;
+} attn_row;
+
+/* What one call of an attend kernel gets: query rows of one KV head against one chunk. */
+typedef struct attend_args {
+    const float *const *q;  /* [n_rows] rows of d_k floats, already scaled */
+    int n_rows;             /* 1..ATTEND_ROWS */
+    int d_k, d_v, block_tokens; /* d_k, d_v multiples of 8 in 8..576; block_tokens a power of two in 8..256 */
+    float softcap;          /* 0 = none; else score = softcap * tanh(score / softcap) */
+    const attn_span *spans; /* parts inside this chunk */
+    int n_spans;
+    size_t k_offset, v_offset; /* from a block's first byte to this layer's and KV head's K and V */
+    int64_t chunk_begin;    /* index of the chunk's first place */
+    const attn_row *const *rows; /* [n_rows] what each query row sees */
+    float *const *o;        /* [n_rows] out: d_v floats */
+    float *m, *l;           /* [n_rows] out */
+    float *scratch;         /* [n_rows][ATTN_CHUNK] */
+} attend_args;
+
+#define ATTEND_ROWS 16
+
+typedef struct attn_shape {
+    int n_heads, n_kv_heads, d_k, d_v, block_tokens;
+} attn_shape;
+
+/* Where a layer's K and V lie in a block, and how its scores are made. */
+typedef struct attn_layer {
+    void (*attend)(const attend_args *a); /* of the block's format, from the kernel table */
+    size_t k_offset, v_offset;            /* of KV head 0 */
+    size_t k_head_stride, v_head_stride;  /* bytes from one KV head to the next */
+    float scale, softcap;
+} attn_layer;
+
+typedef struct attn_plan attn_plan;
+
+/* All memory that steps of up to max_rows rows, max_seqs sequences and max_spans spans (of all sequences together) need. */
+int attn_plan_new(attn_plan **out, const kernels *ks, attn_shape shape, int max_workers, int max_rows, int max_seqs, int max_spans,
+                  status *st);
+void attn_plan_free(attn_plan *p);
+
+/* Once per step: reset, add sequences and rows (in batch order), build; then every layer of the group runs the same plan. */
+void attn_plan_reset(attn_plan *p);
+/* Returns the sequence's number in this plan. The spans are copied. */
+int attn_plan_seq(attn_plan *p, const attn_span *spans, int n_spans);
+void attn_plan_row(attn_plan *p, const attn_row *row);
+/* split: whether one row's chunks may go to different workers; results are the same bits either way. */
+void attn_plan_build(attn_plan *p, int n_workers, bool split);
+
+/* q [n_rows][n_heads * d_k] (not scaled: the driver multiplies by layer->scale), out [n_rows][n_heads * d_v]. */
+void attn_run(attn_plan *p, threads *team, const attn_layer *layer, const float *q, float *out);
+
+#endif

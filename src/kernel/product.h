@@ -1,0 +1,52 @@
+/* product.h - matrix products over a team of workers: Y = X W^T for several weights that share their input.
+ *
+ * Owns (product_scratch): the quantized copy of X. Borrows: weights, X, Y.
+ *
+ *      X [n][k] --quantize once--> tiles of ACT_COLS columns --> for each weight, panels split over the workers --> Y_i [n][rows_i]
+ *
+ * P1 Y depends on W, X and the mode alone, bit for bit: not on n, the workers, or what else is in the call.
+ * Threads: one product_run at a time per scratch.
+ */
+#ifndef KVASIR_KERNEL_PRODUCT_H
+#define KVASIR_KERNEL_PRODUCT_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+#include "base/threads.h"
+#include "kernel/kernel.h"
+
+typedef struct weight {
+    dtype type;
+    int64_t rows, k;
+    void *panels; /* ceil(rows / PANEL_ROWS) panels; NULL = this weight is absent */
+    size_t n_bytes;
+} weight;
+
+/* Packs a [rows][k] matrix as in the file into memory of its own; uses the team. Free with weight_deinit. */
+int weight_init(weight *w, const kernels *ks, threads *team, dtype t, int64_t rows, int64_t k, const void *data, status *st);
+void weight_deinit(weight *w);
+/* Row r as floats: an embedding look-up. */
+void weight_row(const weight *w, const kernels *ks, int64_t r, float *out);
+
+typedef struct product_scratch {
+    act_strip *strips; /* [ceil(n / ACT_COLS)][max_k / 32][columns of the tile] */
+    int64_t max_k;
+    int max_n;
+} product_scratch;
+
+int product_scratch_init(product_scratch *s, int64_t max_k, int max_n, status *st);
+void product_scratch_deinit(product_scratch *s);
+
+typedef struct product {
+    const weight *w;
+    const float *bias; /* [rows], or NULL; added after the sum */
+    float *y;          /* [n][y_stride], y_stride >= rows */
+    int64_t y_stride;
+} product;
+
+/* All weights have the same k = x's row length. exact: float products whatever the type. n <= max_n, k <= max_k. */
+void product_run(const kernels *ks, threads *team, product_scratch *s, bool exact, const float *x, int64_t x_stride, int n,
+                 const product *p, int n_products);
+
+#endif

@@ -1,0 +1,71 @@
+/* tokenizer.h - text <-> token ids, as the model's file defines it.
+ *
+ * Owns: copies of the vocabulary, merges and compiled patterns; nothing refers to the file after tokenizer_new.
+ *
+ *      text --special tokens cut out (parse_special)--> pieces
+ *      gpt2: piece --pre-tokenizer (PCRE2)--> words --byte alphabet, merges by rank--> ids
+ *      llama (SPM): piece --spaces to U+2581--> characters --merges by score--> ids, bytes <0xNN> where none fits
+ *
+ * T1 Any bytes encode, valid UTF-8 or not, and decode back byte for byte (special tokens and an added space apart).
+ * T2 Time is near linear in the text, whatever the text.
+ * Threads: constant after tokenizer_new; any number of threads may encode and decode.
+ */
+#ifndef KVASIR_MODEL_TOKENIZER_H
+#define KVASIR_MODEL_TOKENIZER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "base/strbuf.h"
+#include "model/gguf.h"
+
+typedef struct tokenizer tokenizer;
+
+int tokenizer_new(tokenizer **out, const gguf *g, status *st);
+void tokenizer_free(tokenizer *t);
+
+int32_t tokenizer_vocab_size(const tokenizer *t);
+/* Special ids, -1 where the model has none. */
+int32_t tokenizer_bos(const tokenizer *t);
+int32_t tokenizer_eos(const tokenizer *t);
+bool tokenizer_adds_bos(const tokenizer *t);
+bool tokenizer_adds_eos(const tokenizer *t);
+/* End of generation: eos, eot, eom and their kin (<|im_end|>, <|eot_id|>, <end_of_turn>, ...). */
+bool tokenizer_is_end(const tokenizer *t, int32_t id);
+bool tokenizer_is_control(const tokenizer *t, int32_t id);
+
+typedef struct token_list { /* zero-initialize; free with token_list_deinit */
+    int32_t *ids;
+    size_t n, capacity;
+} token_list;
+void token_list_deinit(token_list *l);
+int token_list_add(token_list *l, int32_t id, status *st);
+
+typedef struct encode_options {
+    bool add_special;   /* bos / eos as the model's file says */
+    bool parse_special; /* control and user-defined tokens in the text are recognized; user-defined ones always are */
+} encode_options;
+/* Appends to out; on failure out holds what it held before. */
+int tokenizer_encode(const tokenizer *t, const char *text, size_t n_bytes, encode_options o, token_list *out, status *st);
+
+/* The bytes of one token as they stand in text (a control token: its name if with_special, else nothing). Borrowed; not terminated. */
+gguf_str tokenizer_piece(const tokenizer *t, int32_t id, bool with_special);
+/* The token's name in the file (for listings). */
+gguf_str tokenizer_name(const tokenizer *t, int32_t id);
+/* Whole list to text, appended to out: with the SPM's added leading space taken off again. */
+int tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, bool with_special, strbuf *out, status *st);
+
+/* Streaming: bytes come out as soon as they are whole UTF-8 characters. Zero-initialize. */
+typedef struct detokenizer {
+    char held[8]; /* the start of a character */
+    int n_held;
+    bool started;
+} detokenizer;
+/* Appends what can be shown after id. Bytes that can no longer become a character are passed on as they are. */
+int detokenizer_push(detokenizer *d, const tokenizer *t, int32_t id, bool with_special, strbuf *out, status *st);
+/* Appends what is still held, at the end of the stream. */
+int detokenizer_flush(detokenizer *d, strbuf *out, status *st);
+
+#endif
