@@ -21,7 +21,7 @@ void strbuf_deinit(strbuf *b)
 void strbuf_clear(strbuf *b)
 {
     b->n_bytes = 0;
-    b->failed = false;
+    b->failed = b->over_limit = false;
     if (b->data) b->data[0] = 0;
 }
 
@@ -30,8 +30,10 @@ static bool reserve(strbuf *b, size_t n)
 {
     if (b->failed) return false;
     size_t need;
-    if (__builtin_add_overflow(b->n_bytes, n, &need) || need == SIZE_MAX || (b->limit_bytes && need > b->limit_bytes)) {
+    bool overflow = __builtin_add_overflow(b->n_bytes, n, &need) || need == SIZE_MAX;
+    if (overflow || (b->limit_bytes && need > b->limit_bytes)) {
         b->failed = true;
+        b->over_limit = b->limit_bytes != 0;
         return false;
     }
     if (need + 1 <= b->capacity) return true;
@@ -105,7 +107,7 @@ const char *strbuf_cstr(const strbuf *b)
 int strbuf_check(const strbuf *b, status *st)
 {
     if (!b->failed) return ST_OK;
-    if (b->limit_bytes && b->n_bytes + 1 >= b->limit_bytes / 2)
+    if (b->over_limit)
         return status_set(st, ST_LIMIT, STATUS_NO_POS, "output would pass its limit of %zu bytes", b->limit_bytes);
     return status_nomem(st, b->capacity * 2);
 }

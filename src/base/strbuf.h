@@ -14,7 +14,7 @@
 typedef struct strbuf {
     char *data;
     size_t n_bytes, capacity, limit_bytes; /* limit 0 = none */
-    bool failed;
+    bool failed, over_limit; /* over_limit: the failure was the limit's */
 } strbuf;
 
 void strbuf_init(strbuf *b, size_t limit_bytes);

@@ -170,7 +170,7 @@ int threads_count(const threads *t)
 void threads_run(threads *t, threads_fn *fn, void *arg, int n_units, int grain)
 {
     assert(grain >= 1);
-    if (t->n == 1 || n_units <= grain) {
+    if (n_units <= grain) {
         if (n_units > 0) fn(arg, 0, n_units, 0);
         return;
     }
@@ -180,7 +180,7 @@ void threads_run(threads *t, threads_fn *fn, void *arg, int n_units, int grain)
     t->grain = grain;
     atomic_store_explicit(&t->next, 0, memory_order_relaxed);
     atomic_store_explicit(&t->n_busy, t->n - 1, memory_order_relaxed);
-    open_round(t);
+    if (t->n > 1) open_round(t);
     work(t, 0);
     for (int spins = 0; atomic_load_explicit(&t->n_busy, memory_order_acquire); spins++) {
         if (spins < SPINS) relax();

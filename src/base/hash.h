@@ -1,0 +1,17 @@
+/* hash.h - a 64-bit fingerprint of a stream of bytes (XXH3): equal logits print equal hashes. Not for untrusted keys. */
+#ifndef KVASIR_BASE_HASH_H
+#define KVASIR_BASE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct hash_stream hash_stream;
+
+int hash_new(hash_stream **out, status *st);
+void hash_free(hash_stream *h);
+void hash_update(hash_stream *h, const void *data, size_t n_bytes);
+uint64_t hash_value(const hash_stream *h);
+
+#endif
