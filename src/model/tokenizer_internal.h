@@ -1,0 +1,150 @@
+/* tokenizer_internal.h - what the tokenizer's files share.
+ *
+ *      tokenizer.c          fragments: special tokens cut out, bos and eos
+ *      tokenizer_vocab.c    names, pieces, types, the map piece -> id
+ *      tokenizer_special.c  special ids, end set, search for special tokens in text
+ *      tokenizer_split.c    pre-tokenizer patterns: fragment -> words
+ *      tokenizer_merge.c    the merge loop that both kinds share
+ *      tokenizer_bpe.c      merges by rank       tokenizer_spm.c   merges by score
+ *      tokenizer_decode.c   ids -> text
+ *
+ * The map holds tokens that text may become by merging: normal and unused ones and, for BPE, user-defined ones; never control, unknown
+ * or byte tokens.
+ */
+#ifndef KVASIR_MODEL_TOKENIZER_INTERNAL_H
+#define KVASIR_MODEL_TOKENIZER_INTERNAL_H
+
+#include "model/tokenizer.h"
+
+/* The values of tokenizer.ggml.token_type. */
+typedef enum token_type {
+    TOKEN_UNDEFINED,
+    TOKEN_NORMAL,
+    TOKEN_UNKNOWN,
+    TOKEN_CONTROL,
+    TOKEN_USER,
+    TOKEN_UNUSED,
+    TOKEN_BYTE,
+    TOKEN_TYPES
+} token_type;
+
+typedef struct token {
+    uint32_t name, n_name;   /* text + name: as the file spells it */
+    uint32_t piece, n_piece; /* text + piece: as it stands in decoded text */
+    uint32_t order;          /* SPM: scores as integers, the highest score first */
+    uint8_t type;
+    bool end;
+} token;
+
+typedef struct piece_slot {
+    uint32_t hash;
+    int32_t id; /* -1 = empty */
+} piece_slot;
+
+/* A merge of BPE: (left, right) becomes id. */
+typedef struct bpe_merge {
+    int32_t left, right; /* left -1 = empty slot */
+    uint32_t rank;
+    int32_t id;
+} bpe_merge;
+
+typedef struct splitter splitter;
+
+struct tokenizer {
+    bool spm;
+    bool whole_words; /* BPE: a word that is a token is taken as it is, unmerged */
+    bool add_bos, add_eos, add_space;
+    int32_t n_tokens, bos, eos, unknown;
+    size_t longest; /* bytes of the longest piece in the map */
+    token *tokens;
+    char *text; /* names, then pieces that differ from their names */
+    size_t n_text;
+    piece_slot *pieces; /* open addressing, at most half full */
+    size_t piece_mask;
+    bpe_merge *merges; /* as pieces */
+    size_t merge_mask;
+    int32_t bytes[256];         /* the token of a single byte, -1 = none */
+    int32_t *specials;          /* sorted by name's bytes */
+    int32_t special_begin[257]; /* specials whose first byte is b: [begin[b], begin[b + 1]) */
+    splitter *split;            /* BPE */
+};
+
+/* ---- vocabulary ---- */
+/* Loading goes vocab_read (names, scores, types), specials_read (ids; a few types change), vocab_map (pieces and their map),
+ * bpe_read (merges, which speak of the map), specials_sort. */
+int vocab_read(tokenizer *t, const gguf *g, status *st);
+int vocab_map(tokenizer *t, status *st);
+int32_t vocab_find(const tokenizer *t, const char *piece, size_t n); /* -1 = none */
+static inline const char *token_name(const tokenizer *t, int32_t id)
+{
+    return t->text + t->tokens[id].name;
+}
+static inline const char *token_piece(const tokenizer *t, int32_t id)
+{
+    return t->text + t->tokens[id].piece;
+}
+/* The first power of two that leaves a table of n entries half empty. */
+size_t table_size(size_t n);
+
+/* ---- special tokens ---- */
+int specials_read(tokenizer *t, const gguf *g, status *st);
+int specials_sort(tokenizer *t, status *st);
+/* The longest special token at the start of s: its id and length, or -1. */
+int32_t specials_match(const tokenizer *t, const char *s, size_t n, bool control, size_t *n_matched);
+
+/* ---- pre-tokenizer ---- */
+typedef int split_fn(void *user, const char *word, size_t n, status *st);
+/* name: tokenizer.ggml.pre. jit false interprets the patterns (where the machine has no compiler for them; tests). */
+int splitter_new(splitter **out, gguf_str name, bool jit, status *st);
+void splitter_free(splitter *s);
+bool splitter_takes_whole_words(const splitter *s);
+bool splitter_adds_bos(const splitter *s); /* unless the file says */
+/* Calls fn for each word of text, in order; the words cover the text. */
+int splitter_run(const splitter *s, const char *text, size_t n, split_fn *fn, void *user, status *st);
+
+/* ---- merging ---- */
+typedef struct symbol {
+    int32_t prev, next; /* -1 = none */
+    uint32_t start, n;  /* bytes of the text; n 0 = swallowed by its left neighbour */
+    int32_t id;         /* -1 = not a token */
+} symbol;
+
+typedef struct candidate {
+    uint64_t key; /* order << 32 | index of the left symbol: the smallest goes first */
+    uint32_t n;   /* bytes of both: tells whether the two have changed since */
+    int32_t id;   /* what they become */
+} candidate;
+
+typedef struct merger {
+    const tokenizer *t;
+    const char *text;
+    symbol *symbols;
+    size_t n_symbols, symbol_capacity;
+    candidate *heap;
+    size_t n_heap, heap_capacity;
+} merger;
+
+/* Whether two neighbours merge: fills order and id. */
+typedef bool merge_fn(const merger *m, const symbol *left, const symbol *right, uint32_t *order, int32_t *id);
+/* Symbols for n bytes may be pushed without further checks. */
+int merger_reserve(merger *m, size_t n, status *st);
+static inline void merger_push(merger *m, size_t start, size_t n, int32_t id)
+{
+    int32_t i = (int32_t)m->n_symbols++;
+    m->symbols[i] = (symbol){i - 1, i + 1, (uint32_t)start, (uint32_t)n, id};
+}
+/* Merges until nothing fits; afterwards the live symbols are the ones reached from 0 by next. */
+int merger_run(merger *m, merge_fn *fits, status *st);
+void merger_deinit(merger *m);
+
+/* ---- the two kinds ---- */
+/* A name in GPT-2's byte alphabet to the bytes it shows; one with any other character stands for itself. Returns the length, at most n. */
+size_t bpe_bytes(char *out, const char *name, size_t n);
+int bpe_read(tokenizer *t, const gguf *g, status *st);
+int bpe_encode(merger *m, const char *text, size_t n, token_list *out, status *st);
+/* U+2581, which stands for a space in names, to spaces. Returns the length, at most n. */
+size_t spm_spaces(char *out, const char *s, size_t n);
+/* space: an added space goes first. */
+int spm_encode(merger *m, const char *text, size_t n, bool space, token_list *out, status *st);
+
+#endif
