@@ -4,7 +4,14 @@
  *
  *      source --lexer--> tokens --parser--> tree --interpreter(values)--> text
  *
- * J1 A construct outside the subset is an error at parse time that names line and construct, never a silent difference.
+ * It behaves as Jinja set up the way chat templates expect: trim_blocks, lstrip_blocks, break and continue, generation
+ * blocks, tojson without HTML escaping, no autoescape, the default Undefined (prints nothing, has no members).
+ *
+ * J1 What is outside the subset is an error (ST_UNSUPPORTED) that names line and construct, never a silent difference:
+ *    statements, filters and tests when parsed, methods and uses of values when reached. A malformed template is
+ *    ST_FORMAT, a render that fails as it would in Jinja ST_ARG; pos is the line. Known differences: filters that Jinja
+ *    runs lazily run at once; case covers the scripts of unicode.h; integers have 64 bits (beyond is ST_LIMIT);
+ *    lists and dicts that the template itself made may be changed by append, pop, update...
  * J2 A render is bounded: depth, steps, output bytes, memory (tmpl_limits); a hostile template ends in ST_LIMIT.
  * J3 Text and values are bytes; the template's own text is expected to be UTF-8 and is passed through as it is.
  * Threads: a tmpl is constant after tmpl_parse; renders may run side by side.
@@ -25,7 +32,7 @@ int tmpl_parse(tmpl **out, const char *source, size_t n_bytes, status *st);
 void tmpl_free(tmpl *t);
 
 /* Input values. Build a tree, pass its root (a map) to tmpl_render. All nodes live in the tmpl_data and die with it;
- * builders return NULL when memory is short and accept NULL containers, so one check of the root's tmpl_data_failed suffices. */
+ * builders return NULL when memory is short and accept NULL containers; tmpl_render then answers ST_NOMEM. */
 typedef struct tmpl_data tmpl_data;
 typedef struct tmpl_value tmpl_value;
 tmpl_data *tmpl_data_new(void);
@@ -50,6 +57,7 @@ typedef struct tmpl_limits {
 } tmpl_limits;
 
 /* Appends the text to out. raise_exception(msg) is ST_ARG with that message. limits may be NULL. */
-int tmpl_render(const tmpl *t, tmpl_data *d, const tmpl_value *root, const tmpl_limits *limits, strbuf *out, status *st);
+int tmpl_render(const tmpl *t, tmpl_data *d, const tmpl_value *root, const tmpl_limits *limits, strbuf *out,
+                status *st);
 
 #endif

@@ -1,0 +1,158 @@
+/* value.h - what a template computes with: numbers, text, lists, maps, and things that can be called.
+ *
+ * Owns: nothing; lists, maps and bytes live in an arena (the caller's tmpl_data, or the render's own).
+ *
+ *      value (24 bytes, passed by copy)
+ *        text -> bytes in the source or an arena, not NUL-terminated; a slice shares them
+ *        list -> list {items[n]}           list, tuple, generator, view, range: one struct, `flavor` tells
+ *        map  -> map {entries[n], index}   entries in insertion order; from 9 keys on a hash index finds them
+ *
+ *      entries  [0] role: user   [1] content: hi   ...
+ *      index    [ . 2 . 1 . . ]  slot = hash mod size, linear probing, 0 = free, else entry + 1
+ *
+ * V1 Copies of a list or map value share their items, as names do in Python.
+ * V2 A frozen container (the caller's input) is never changed by a render.
+ * V3 A generator can be walked once: whoever walks it empties it.
+ * Threads: a value belongs to one render; frozen input may be read by many.
+ */
+#ifndef KVASIR_MODEL_TEMPLATE_VALUE_H
+#define KVASIR_MODEL_TEMPLATE_VALUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "model/template/template.h"
+
+typedef enum value_kind {
+    V_ABSENT, /* an argument that was not given; no expression has this value */
+    V_UNDEFINED,
+    V_NONE,
+    V_BOOL,
+    V_INT,
+    V_FLOAT,
+    V_STRING,
+    V_LIST,
+    V_MAP,
+    V_NAMESPACE,
+    V_MACRO,
+    V_FUNCTION, /* a global function, or the method of a value (self set) */
+    V_LOOP,
+} value_kind;
+
+typedef enum list_flavor { LIST_PLAIN, LIST_TUPLE, LIST_GENERATOR, LIST_VIEW, LIST_RANGE } list_flavor;
+
+struct list;
+struct map;
+struct macro;
+struct loop;
+struct method;
+
+typedef struct tmpl_value {
+    uint8_t kind;
+    bool markup; /* text that `safe` or `escape` made: the few operations where that matters refuse it */
+    bool member; /* undefined: `s` names a missing member, not a variable */
+    union {
+        bool b;
+        int64_t i;
+        double f;
+        struct {
+            const char *s; /* V_STRING; V_UNDEFINED: the name that was not found */
+            size_t n;
+        };
+        struct list *list;
+        struct map *map; /* V_MAP, V_NAMESPACE */
+        const struct macro *macro;
+        struct loop *loop;
+        const struct method *method;
+    };
+} value;
+
+typedef struct list {
+    value *items;
+    size_t n, capacity;
+    uint8_t flavor;
+    bool frozen;
+    const char *label; /* views and ranges: how they print ("dict_keys", "range(0, 3)") */
+} list;
+
+typedef struct map_entry {
+    value key, val;
+    uint64_t hash;
+} map_entry;
+
+typedef struct map {
+    map_entry *entries;
+    uint32_t *index;
+    size_t n, capacity, index_size;
+    bool frozen;
+} map;
+
+static inline value value_of(value_kind kind)
+{
+    return (value){.kind = (uint8_t)kind};
+}
+
+static inline value value_bool(bool b)
+{
+    return (value){.kind = V_BOOL, .b = b};
+}
+
+static inline value value_int(int64_t i)
+{
+    return (value){.kind = V_INT, .i = i};
+}
+
+static inline value value_float(double f)
+{
+    return (value){.kind = V_FLOAT, .f = f};
+}
+
+static inline value value_string(const char *s, size_t n)
+{
+    return (value){.kind = V_STRING, .s = s, .n = n};
+}
+
+static inline value value_list(list *l)
+{
+    return (value){.kind = V_LIST, .list = l};
+}
+
+static inline value value_map(map *m)
+{
+    return (value){.kind = V_MAP, .map = m};
+}
+
+static inline bool value_is_number(value v)
+{
+    return v.kind == V_BOOL || v.kind == V_INT || v.kind == V_FLOAT;
+}
+
+static inline bool value_is_integer(value v)
+{
+    return v.kind == V_BOOL || v.kind == V_INT;
+}
+
+static inline int64_t value_integer(value v)
+{
+    return v.kind == V_BOOL ? v.b : v.i;
+}
+
+bool value_equals_text(value v, const char *s);
+bool value_truth(value v);
+const char *value_type(value v); /* Python's name of the type, for messages */
+
+/* All return NULL or false when memory is short. */
+list *list_new(arena *a, list_flavor flavor, size_t capacity);
+bool list_push(arena *a, list *l, value v);
+map *map_new(arena *a);
+uint64_t hash_text(const char *s, size_t n);
+/* Text keys; other kinds of keys go through ops.h, which can fail and hash any value. */
+map_entry *map_find_text(const map *m, const char *s, size_t n);
+bool map_put_text(arena *a, map *m, const char *s, size_t n, value v);
+/* Adds an entry whose key is known to be new. */
+bool map_append(arena *a, map *m, value key, uint64_t hash, value v);
+void map_remove(map *m, size_t at);
+
+#endif
