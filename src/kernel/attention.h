@@ -49,6 +49,13 @@ typedef struct attn_row {
     int mask_n;
 } attn_row;
 
+static inline bool attn_row_sees(const attn_row *row, int64_t index)
+{
+    if (index < row->lo || index >= row->hi) return false;
+    int64_t j = index - (row->hi - row->mask_n);
+    return !row->mask || j < 0 || (row->mask[j / 64] >> (j % 64) & 1);
+}
+
 /* What one call of an attend kernel gets: query rows of one KV head against one chunk. */
 typedef struct attend_args {
     const float *const *q;  /* [n_rows] rows of d_k floats, already scaled */
@@ -57,6 +64,11 @@ typedef struct attend_args {
     float softcap;          /* 0 = none; else score = softcap * tanh(score / softcap) */
     const attn_span *spans; /* parts inside this chunk */
     int n_spans;
+    /* Hints: the chunk that this worker takes next, whose K may be fetched ahead, and whether this chunk was so announced. */
+    const attn_span *next;
+    int n_next;             /* 0 = not known */
+    size_t next_k_offset;
+    bool announced;
     size_t k_offset, v_offset; /* from a block's first byte to this layer's and KV head's K and V */
     int64_t chunk_begin;    /* index of the chunk's first place */
     const attn_row *const *rows; /* [n_rows] what each query row sees */

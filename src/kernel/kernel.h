@@ -5,8 +5,8 @@
  *      const kernels *k = kernels_get(CPU_AUTO);      what CPUID offers
  *      const kernels *k = kernels_get(CPU_SCALAR);    the references, for checks
  *
- * Products. A weight matrix [rows][k] is repacked at load into panels of PANEL_ROWS rows, in an order private to the ISA,
- * so one layout serves one activation row and many:
+ * Products. A weight matrix [rows][k] is repacked at load into panels of PANEL_ROWS rows, in an order private to the table
+ * (panel.h), so one layout serves one activation row and many:
  *
  *      panel 0: rows 0..7    | strip 0 | strip 1 | ...      a strip is 32 inputs of all eight rows: codes, scales, minimums
  *      panel 1: rows 8..15   | strip 0 | ...                (256-input super-blocks keep their shared scales beside their 8 strips)
@@ -32,11 +32,13 @@
 
 typedef enum cpu_level { CPU_AUTO, CPU_SCALAR, CPU_AVX2 } cpu_level;
 
-/* 32 consecutive activations of one row, as two blocks of 16: x[i] ~ d[i / 16] * q[i], d = max|x| / 127. */
+/* 32 consecutive activations of one row, as two blocks of 16: x[i] ~ d[i / 16] * q[i], d = max|x| / 127, q in -127..127.
+ * A block whose maximum is under 2^-120 becomes zeros; one with an infinity or a NaN gets d = NaN, and so does what it meets. */
 typedef struct act_strip {
     int8_t q[32];
     float d[2];
-    float s[2]; /* d[h] * (sum of q over that half): what a weight type with a minimum multiplies */
+    float s;        /* d[0] * sum[0] + d[1] * sum[1]: what a weight type with a minimum per 32 inputs multiplies */
+    int16_t sum[2]; /* of q over each half: what an offset of the codes multiplies */
 } act_strip;
 
 /* Up to ACT_COLS activation rows ("columns" of the product). */
@@ -47,8 +49,9 @@ typedef struct act_tile {
     int n_cols;
 } act_tile;
 
-/* y[c * y_stride + p * PANEL_ROWS + r] = sum over k of panel p's row r times activation row c, for r < PANEL_ROWS. y never overlaps x. */
-typedef void product_fn(const void *panels, int n_panels, int64_t k, const act_tile *a, float *y, int64_t y_stride);
+/* y[c * y_stride + p * PANEL_ROWS + r] = sum over k of panel p's row r times activation row c, for r < PANEL_ROWS.
+ * t: the type of the panels, the index of the entry. y never overlaps x. */
+typedef void product_fn(dtype t, const void *panels, int n_panels, int64_t k, const act_tile *a, float *y, int64_t y_stride);
 
 typedef enum rope_style {
     ROPE_PAIRS, /* element 2i turns with 2i + 1 (llama, smollm3) */

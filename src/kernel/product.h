@@ -30,7 +30,7 @@ void weight_deinit(weight *w);
 void weight_row(const weight *w, const kernels *ks, int64_t r, float *out);
 
 typedef struct product_scratch {
-    act_strip *strips; /* [ceil(n / ACT_COLS)][max_k / 32][columns of the tile] */
+    act_strip *strips; /* [tiles][k / 32][columns of the tile]: all tiles but the last have ACT_COLS columns */
     int64_t max_k;
     int max_n;
 } product_scratch;

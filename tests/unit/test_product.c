@@ -1,0 +1,459 @@
+/* Products of every weight type, scalar and AVX2: against doubles, and bit for bit against each other. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "base/half.h"
+#include "base/mem.h"
+#include "kernel/product.h"
+#include "kernel/qblock.h"
+
+static const dtype types[] = {DTYPE_F32,  DTYPE_F16,    DTYPE_BF16,   DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0,
+                              DTYPE_Q5_1, DTYPE_Q8_0,   DTYPE_Q2_K,   DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K,
+                              DTYPE_Q6_K, DTYPE_IQ4_NL, DTYPE_IQ4_XS, DTYPE_MXFP4};
+#define N_TYPES (int)(sizeof types / sizeof types[0])
+
+static const kernels *scalar, *tables[2];
+static int n_tables;
+
+static uint64_t seed;
+
+static uint32_t draw(void)
+{
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(seed >> 33);
+}
+
+static float uniform(void)
+{
+    return (float)draw() * 0x1p-30f - 1;
+}
+
+/* ALL_HIGH: bytes 0x80, so -128 for Q8_0. */
+typedef enum content { RANDOM, ALL_ZERO, ALL_ONES, ALL_HIGH, TINY_SCALES, N_CONTENTS } content;
+
+static void put_half(uint8_t *p, float f)
+{
+    uint16_t h = float_to_half(f);
+    memcpy(p, &h, 2);
+}
+
+/* Sets the block's d (and dmin) to something of sensible size; byte offsets as in dequant.c. */
+static void set_scales(dtype t, uint8_t *b, float d, float dmin)
+{
+    switch (t) {
+    case DTYPE_MXFP4: b[0] = (uint8_t)(d < 0x1p-20f ? draw() % 3 : 120 + draw() % 10); break;
+    case DTYPE_Q2_K: put_half(b + 80, d), put_half(b + 82, dmin); break;
+    case DTYPE_Q3_K: put_half(b + 108, d); break;
+    case DTYPE_Q6_K: put_half(b + 208, d); break;
+    default:
+        put_half(b, d);
+        if (qtypes[t].has_min) put_half(b + 2, dmin);
+    }
+}
+
+static uint8_t *make_rows(dtype t, int64_t rows, int64_t k, content what)
+{
+    size_t n_bytes = dtype_row_bytes(t, k) * (size_t)rows;
+    const dtype_info *info = dtype_get(t);
+    uint8_t *data = mem_alloc(n_bytes);
+    for (size_t i = 0; i < n_bytes; i++) {
+        uint8_t byte = (uint8_t)draw();
+        data[i] = what == ALL_ZERO ? 0 : what == ALL_ONES ? 0xFF : what == ALL_HIGH ? 0x80 : byte;
+    }
+    for (size_t i = 0; i < n_bytes; i += (size_t)info->block_bytes) {
+        float size = what == TINY_SCALES ? 0x1p-24f : what == ALL_ZERO ? 0 : 1;
+        float v = uniform() * size;
+        uint16_t h = float_to_bf16(v);
+        if (t == DTYPE_F32) memcpy(data + i, &v, 4);
+        else if (t == DTYPE_F16) put_half(data + i, v);
+        else if (t == DTYPE_BF16) memcpy(data + i, &h, 2);
+        else
+            set_scales(t, data + i, what == TINY_SCALES ? 0x1p-24f * (float)(1 + draw() % 5) : v * 0.01f,
+                       uniform() * 0.01f * size);
+    }
+    return data;
+}
+
+static float *make_floats(int64_t n, bool extreme)
+{
+    float *x = mem_array((size_t)n, sizeof *x);
+    float sign = 1;
+    for (int64_t i = 0; i < n; i++) { /* extreme: runs of one sign, so that sums grow as large as they can */
+        if (i % 16 == 0) sign = draw() % 2 ? 1.0f : -1.0f;
+        x[i] = extreme ? sign : draw() % 64 ? uniform() * expf(3 * uniform()) : 0;
+    }
+    return x;
+}
+
+static void activations(const act_strip *strips, int64_t k, int col, int n_cols, double *out)
+{
+    for (int64_t i = 0; i < k; i++) {
+        const act_strip *a = &strips[i / 32 * n_cols + col];
+        out[i] = (double)a->d[i % 32 / 16] * a->q[i % 32];
+    }
+}
+
+/* For each weight of a row, the size of the terms that make it: |scale * value| + |min|. */
+static void term_sizes(dtype t, const uint8_t *row, int64_t k, const float *w, double *out)
+{
+    for (int64_t i = 0; i < k; i++) out[i] = fabs((double)w[i]);
+    if (!dtype_is_quantized(t) || !qtypes[t].has_min) return;
+    int elems = qtype_elems(t);
+    for (int64_t i = 0; i < k; i += elems) {
+        qblock b;
+        float base[256];
+        qblock_from_file(t, row + i / elems * dtype_get(t)->block_bytes, &b);
+        memset(b.code, 0, sizeof b.code);
+        qblock_to_float(t, &b, base);
+        for (int e = 0; e < elems; e++) out[i + e] = fabs((double)w[i + e] - (double)base[e]) + fabs((double)base[e]);
+    }
+}
+
+typedef struct setup {
+    dtype t;
+    int64_t rows, k;
+    int n;
+    uint8_t *data;
+    float *x;
+} setup;
+
+static setup make_setup(dtype t, int64_t rows, int64_t k, int n, content what)
+{
+    setup s = {t, rows, k, n, make_rows(t, rows, k, what), make_floats(n * k, what == ALL_ONES || what == ALL_HIGH)};
+    return s;
+}
+
+static void free_setup(setup *s)
+{
+    mem_free(s->data);
+    mem_free(s->x);
+}
+
+/* y [n][stride]; every place beyond `rows` must stay as it was. */
+static void run(const kernels *ks, const setup *s, bool exact, int n_workers, const float *bias, float *y,
+                int64_t stride)
+{
+    status st = STATUS_INIT;
+    threads *team = NULL;
+    weight w = {0};
+    product_scratch scratch = {0};
+    assert_int_equal(threads_new(&team, n_workers, &st), ST_OK);
+    assert_int_equal(weight_init(&w, ks, team, s->t, s->rows, s->k, s->data, &st), ST_OK);
+    assert_int_equal(product_scratch_init(&scratch, s->k, s->n, &st), ST_OK);
+    for (int64_t i = 0; i < s->n * stride; i++) y[i] = 12345;
+    product p = {&w, bias, y, stride};
+    product_run(ks, team, &scratch, exact, s->x, s->k, s->n, &p, 1);
+    for (int c = 0; c < s->n; c++)
+        for (int64_t r = s->rows; r < stride; r++) assert_true(y[c * stride + r] == 12345);
+    product_scratch_deinit(&scratch);
+    weight_deinit(&w);
+    threads_free(team);
+}
+
+/* One activation row as the products see it. */
+static void as_seen(const setup *s, bool exact, int col, double *out)
+{
+    for (int64_t i = 0; i < s->k; i++) out[i] = (double)s->x[col * s->k + i];
+    if (exact || !dtype_is_quantized(s->t)) return;
+    act_strip *strips = mem_array((size_t)s->k / 32, sizeof *strips);
+    scalar->quantize(s->x + col * s->k, s->k, strips, 0, 1);
+    activations(strips, s->k, 0, 1, out);
+    mem_free(strips);
+}
+
+static void check_against_double(const kernels *ks, const setup *s, bool exact, const float *y, int64_t stride)
+{
+    double *x = mem_array((size_t)s->k, sizeof *x), *size = mem_array((size_t)s->k, sizeof *size);
+    float *w = mem_array((size_t)s->k, sizeof *w);
+    for (int64_t r = 0; r < s->rows; r++) {
+        const uint8_t *row = s->data + (size_t)r * dtype_row_bytes(s->t, s->k);
+        dtype_to_float(s->t, row, w, s->k);
+        term_sizes(s->t, row, s->k, w, size);
+        for (int c = 0; c < s->n; c++) {
+            double sum = 0, bound = 0;
+            as_seen(s, exact, c, x);
+            for (int64_t i = 0; i < s->k; i++) {
+                sum += (double)w[i] * x[i];
+                bound += size[i] * fabs(x[i]);
+            }
+            double error = fabs(sum - (double)y[c * stride + r]);
+            if (!(error <= 8 * 0x1p-24 * bound + 0x1p-149 * (double)s->k))
+                fail_msg("%s %s k %lld row %lld column %d: %.9g, not %.9g (terms %.3g)", ks->name,
+                         dtype_get(s->t)->name, (long long)s->k, (long long)r, c, (double)y[c * stride + r], sum,
+                         bound);
+        }
+    }
+    mem_free(x);
+    mem_free(size);
+    mem_free(w);
+}
+
+static void check_setup(const setup *s)
+{
+    int64_t stride = s->rows + 3;
+    size_t n_bytes = (size_t)(s->n * stride) * sizeof(float);
+    float *first = mem_alloc(n_bytes), *y = mem_alloc(n_bytes);
+    for (int exact = 0; exact < 2; exact++) {
+        run(scalar, s, exact, 1, NULL, first, stride);
+        check_against_double(scalar, s, exact, first, stride);
+        for (int i = 1; i < n_tables; i++) {
+            run(tables[i], s, exact, 1, NULL, y, stride);
+            if (memcmp(first, y, n_bytes))
+                fail_msg("%s k %lld: %s differs from scalar", dtype_get(s->t)->name, (long long)s->k, tables[i]->name);
+        }
+    }
+    mem_free(first);
+    mem_free(y);
+}
+
+static void test_against_double(void **state)
+{
+    (void)state;
+    seed = 1;
+    for (int i = 0; i < N_TYPES; i++)
+        for (int what = 0; what < N_CONTENTS; what++) {
+            int64_t unit = dtype_get(types[i])->block_elems, ks[] = {1, 2, 3, 7};
+            for (int n = 0; n < 4; n++) {
+                int64_t k = unit == 1 ? 1 + 37 * n : unit * ks[n];
+                setup s = make_setup(types[i], 8 * n + 1 + n * 2, k, 1 + 2 * n, (content)what);
+                check_setup(&s);
+                free_setup(&s);
+            }
+        }
+}
+
+/* A column's bits are the same alone and beside any number of others, for every team and number of panels. */
+static void test_same_bits(void **state)
+{
+    (void)state;
+    seed = 2;
+    for (int i = 0; i < N_TYPES; i++) {
+        const int n_all = 130;
+        int64_t k = dtype_get(types[i])->block_elems == 1 ? 70 : 256, rows = 83, stride = 90;
+        setup s = make_setup(types[i], rows, k, n_all, RANDOM);
+        float *all = mem_array((size_t)(n_all * stride), sizeof *all),
+              *y = mem_array((size_t)(n_all * stride), sizeof *y);
+        const kernels *ks = tables[n_tables - 1];
+        for (int exact = 0; exact < 2; exact++) {
+            run(ks, &s, exact, 1, NULL, all, stride);
+            for (int n = 1; n <= 65; n++) {
+                setup part = s;
+                int first = (int)(draw() % (unsigned)(n_all - n + 1));
+                part.n = n;
+                part.x = s.x + first * k;
+                run(ks, &part, exact, 1 + n % 3, NULL, y, stride);
+                if (memcmp(y, all + first * stride, (size_t)(n * stride) * sizeof *y))
+                    fail_msg("%s: %d columns give other bits than %d", dtype_get(s.t)->name, n, n_all);
+            }
+            for (int n_rows = 1; n_rows < 40; n_rows += 7) { /* fewer panels */
+                setup part = s;
+                part.rows = n_rows;
+                part.n = 3;
+                run(ks, &part, exact, 2, NULL, y, stride);
+                for (int c = 0; c < 3; c++)
+                    assert_memory_equal(y + c * stride, all + c * stride, (size_t)n_rows * sizeof *y);
+            }
+        }
+        mem_free(all);
+        mem_free(y);
+        free_setup(&s);
+    }
+}
+
+static void test_unpack_row(void **state)
+{
+    (void)state;
+    seed = 3;
+    for (int i = 0; i < N_TYPES; i++) {
+        int64_t k = 3 * dtype_get(types[i])->block_elems, rows = 13;
+        uint8_t *data = make_rows(types[i], rows, k, RANDOM);
+        float want[768], got[768];
+        status st = STATUS_INIT;
+        threads *team = NULL;
+        weight w = {0};
+        threads_new(&team, 1, &st);
+        weight_init(&w, scalar, team, types[i], rows, k, data, &st);
+        for (int64_t r = 0; r < rows; r++) {
+            dtype_to_float(types[i], data + (size_t)r * dtype_row_bytes(types[i], k), want, k);
+            weight_row(&w, scalar, r, got);
+            assert_memory_equal(want, got, (size_t)k * sizeof *want);
+        }
+        weight_deinit(&w);
+        threads_free(team);
+        mem_free(data);
+    }
+}
+
+static void test_quantize(void **state)
+{
+    (void)state;
+    seed = 4;
+    float x[96];
+    act_strip want[3], got[3 * 5];
+    for (int round = 0; round < 2000; round++) {
+        for (int i = 0; i < 96; i++) x[i] = uniform() * exp2f((float)(draw() % 20) - 10);
+        if (round % 4 == 1) memset(x + 16, 0, 64);
+        if (round % 4 == 2)
+            for (int i = 0; i < 16; i++) x[32 + i] *= 0x1p-130f;
+        if (round % 4 == 3) x[draw() % 96] = round % 8 == 3 ? INFINITY : -NAN;
+        scalar->quantize(x, 96, want, 0, 1);
+        for (int i = 0; i < n_tables; i++) {
+            tables[i]->quantize(x, 96, got, 3, 5);
+            for (int s = 0; s < 3; s++) assert_memory_equal(&want[s], &got[5 * s + 3], sizeof want[s]);
+        }
+        for (int i = 0; i < 96; i++) {
+            const act_strip *a = &want[i / 32];
+            float d = a->d[i % 32 / 16];
+            assert_true(a->q[i % 32] >= -127);
+            if (round % 4 != 3) assert_true(fabsf(x[i] - d * a->q[i % 32]) <= d * 0.501f + 0x1p-120f);
+        }
+    }
+}
+
+static void test_quantize_by_hand(void **state)
+{
+    (void)state;
+    float x[32] = {127, -127, 0.5f, 1.5f, 2.5f, -0.5f};
+    x[16] = NAN;
+    for (int i = 0; i < n_tables; i++) {
+        act_strip a;
+        tables[i]->quantize(x, 32, &a, 0, 1);
+        const int8_t want[6] = {127, -127, 0, 2, 2, 0}; /* halves go to the even neighbour */
+        assert_memory_equal(a.q, want, 6);
+        assert_true(a.d[0] == 1 && a.sum[0] == 4 && isnan(a.d[1]) && isnan(a.s) && a.sum[1] == 0);
+        x[16] = 0;
+        tables[i]->quantize(x, 32, &a, 0, 1);
+        assert_true(a.d[1] == 0 && a.s == 4);
+        x[16] = NAN;
+    }
+}
+
+/* Two rows of Q4_1 by hand: 0.5 * code - 1 over activations 127, -127, 1, 0, 0, ... */
+static void test_by_hand(void **state)
+{
+    (void)state;
+    uint8_t data[40] = {0};
+    for (int r = 0; r < 2; r++) {
+        put_half(data + 20 * r, 0.5f);
+        put_half(data + 20 * r + 2, -1);
+    }
+    data[4] = 0x0F;  /* row 0: code 0 is 15 */
+    data[25] = 0x03; /* row 1: code 1 is 3 */
+    data[26] = 0x02; /* row 1: code 2 is 2 */
+    float x[32] = {127, -127, 1}, bias[2] = {0.25f, 1000}, y[2];
+    setup s = {DTYPE_Q4_1, 2, 32, 1, data, x};
+    for (int i = 0; i < n_tables; i++)
+        for (int exact = 0; exact < 2; exact++) {
+            run(tables[i], &s, exact, 1, bias, y, 2);
+            assert_true(y[0] == 6.5f * 127 + 127 - 1 + 0.25f);
+            assert_true(y[1] == -127 - 0.5f * 127 + 0 + 1000);
+        }
+}
+
+/* A NaN or infinity among the activations shows in that column, and in no other. */
+static void test_not_finite(void **state)
+{
+    (void)state;
+    seed = 5;
+    for (int i = 0; i < N_TYPES; i++) {
+        setup s = make_setup(types[i], 16, 256, 5, RANDOM);
+        float y[5 * 16];
+        s.x[2 * 256 + 100] = NAN;
+        s.x[3 * 256 + 9] = -INFINITY;
+        for (int t = 0; t < n_tables; t++)
+            for (int exact = 0; exact < 2; exact++) {
+                run(tables[t], &s, exact, 1, NULL, y, 16);
+                for (int c = 0; c < 5; c++)
+                    for (int r = 0; r < 16; r++) assert_true((c == 2 || c == 3) == !isfinite(y[16 * c + r]));
+            }
+        free_setup(&s);
+    }
+}
+
+/* Several weights of different types that share their input give what each gives alone. */
+static void test_shared_input(void **state)
+{
+    (void)state;
+    seed = 6;
+    const dtype mix[4] = {DTYPE_Q4_K, DTYPE_F16, DTYPE_Q6_K, DTYPE_Q8_0};
+    const int64_t k = 512, rows[4] = {40, 7, 129, 64};
+    const kernels *ks = tables[n_tables - 1];
+    const int n = 70;
+    setup s[4];
+    weight w[4] = {{0}};
+    float *y[4], *alone = mem_array((size_t)n * 129, sizeof *alone);
+    product p[4];
+    product_scratch scratch = {0};
+    status st = STATUS_INIT;
+    threads *team = NULL;
+    threads_new(&team, 3, &st);
+    product_scratch_init(&scratch, k, n, &st);
+    for (int i = 0; i < 4; i++) {
+        s[i] = make_setup(mix[i], rows[i], k, n, RANDOM);
+        memcpy(s[i].x, s[0].x, (size_t)(n * k) * sizeof(float));
+        weight_init(&w[i], ks, team, mix[i], rows[i], k, s[i].data, &st);
+        y[i] = mem_array((size_t)(n * rows[i]), sizeof(float));
+        p[i] = (product){&w[i], NULL, y[i], rows[i]};
+    }
+    product_run(ks, team, &scratch, false, s[0].x, k, n, p, 4);
+    for (int i = 0; i < 4; i++) {
+        run(ks, &s[i], false, 1, NULL, alone, rows[i]);
+        assert_memory_equal(alone, y[i], (size_t)(n * rows[i]) * sizeof(float));
+        weight_deinit(&w[i]);
+        mem_free(y[i]);
+        free_setup(&s[i]);
+    }
+    mem_free(alone);
+    product_scratch_deinit(&scratch);
+    threads_free(team);
+}
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    status st = STATUS_INIT;
+    weight w = {0};
+    product_scratch scratch = {0};
+    threads *team = NULL;
+    float row[4] = {0};
+    threads_new(&team, 1, &st);
+    mem_counters before = mem_stats();
+    mem_fail_after(1);
+    assert_int_equal(weight_init(&w, scalar, team, DTYPE_F32, 1, 4, row, &st), ST_NOMEM);
+    assert_null(w.panels);
+    mem_fail_after(1);
+    assert_int_equal(product_scratch_init(&scratch, 64, 8, &st), ST_NOMEM);
+    assert_int_equal(weight_init(&w, scalar, team, DTYPE_F32, 1, 4, row, &st), ST_OK);
+    weight_deinit(&w);
+    weight_deinit(&w);
+    product_scratch_deinit(&scratch);
+    assert_int_equal(mem_stats().bytes, before.bytes);
+    threads_free(team);
+}
+
+static int get_tables(void **state)
+{
+    (void)state;
+    scalar = tables[n_tables++] = kernels_get(CPU_SCALAR);
+    if (kernels_get(CPU_AVX2)) tables[n_tables++] = kernels_get(CPU_AVX2);
+    return scalar ? 0 : -1;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_against_double),   cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_unpack_row),       cmocka_unit_test(test_quantize),
+        cmocka_unit_test(test_quantize_by_hand), cmocka_unit_test(test_by_hand),
+        cmocka_unit_test(test_not_finite),       cmocka_unit_test(test_shared_input),
+        cmocka_unit_test(test_no_memory),
+    };
+    return cmocka_run_group_tests(tests, get_tables, NULL);
+}
