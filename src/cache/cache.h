@@ -2,15 +2,18 @@
  *
  * Owns (kv_cache): pools. Owns (kv_seq): a block table per group, references to its blocks.
  *
- *      sequence, group 0 (global):    [b3][b9][b4][b7: tail, 5 of 16 rows]        committed rows 0 .. len-1
- *      sequence, group 1 (window 32):  -   -  [b1][b2: tail]                      blocks behind the window are unreferenced
- *      drafts:                        [b8: 6 of 16 slots]                         uncommitted slots, apart from the tail
+ *      sequence, group 0 (global):    [b3][b9][b4][b7: tail, 5 of 16 rows]    committed rows 0 .. len-1
+ *      sequence, group 1 (window 32):  -   -  [b1][b2: tail]                  blocks behind the window are let go
+ *      drafts:                        [b8: 6 of 16 slots]                     uncommitted slots, apart from the tail
  *
  * C1 Row i of a sequence lies in table[i / B], row i % B, in every group; no K or V exists outside blocks.
- * C2 Only the tail block is written, by its one owner: a sequence that was forked inside a block has its own copy of the rows before
- *    the fork (at most B - 1), made by kv_seq_fork.
+ * C2 Only the tail block is written, by its one owner (refs 1). A sequence that is forked or truncated inside a block
+ *    which others hold gets its own copy of the rows before that point, at most B - 1 a group; the rows are never
+ *    computed again.
  * C3 An operation does all or nothing: on failure the sequence is as before.
- * C4 A window group holds every row that a query at index >= len can see: rows > len - window; kv_seq_append drops what lies behind.
+ * C4 A window group holds every row that a query at index >= len can see: rows > len - window; kv_seq_append drops what
+ *    lies behind.
+ * C5 Nothing allocates but the constructors (kv_cache_new, kv_seq_new, kv_seq_fork) and the audit.
  * Threads: one writer (the engine's step). Rows of different sequences may be written in parallel through kv_place.
  */
 #ifndef KVASIR_CACHE_CACHE_H
@@ -22,6 +25,7 @@
 #include "kernel/attention.h"
 
 #define KV_MAX_GROUPS 8
+#define KV_BLOCK_TOKENS 16 /* default */
 
 typedef struct kv_cache kv_cache;
 typedef struct kv_seq kv_seq;
@@ -30,15 +34,16 @@ typedef struct kv_cache_config {
     const kv_group *groups; /* copied, their layer lists too */
     int n_groups;
     const kv_format *format;
-    int block_tokens;         /* a power of two, 8..256, a multiple of the format's group_tokens; 0 = 16 */
-    uint64_t max_tokens;      /* longest sequence */
-    uint64_t step_tokens;     /* most rows that one append adds */
-    int n_seqs;               /* sequences that should fit at their longest, if memory allows */
-    uint64_t memory_bytes;    /* ceiling for all pools; 0 = as much as n_seqs * max_tokens needs */
+    int block_tokens;      /* a power of two, 8..256, a multiple of the format's group_tokens; 0 = KV_BLOCK_TOKENS */
+    uint64_t max_tokens;   /* longest sequence */
+    uint64_t step_tokens;  /* most rows that one append adds, and most draft slots */
+    int n_seqs;            /* sequences that should fit at their longest, if memory allows */
+    uint64_t memory_bytes; /* ceiling for all pools; 0 = as much as n_seqs * max_tokens needs */
 } kv_cache_config;
 
-/* Pools get blocks in proportion to what one longest sequence needs in each group, as many as memory_bytes allows.
- * ST_LIMIT with the numbers when not even one block a group fits. */
+/* Pools get blocks in proportion to what one longest sequence needs in each group, as many as memory_bytes allows; when
+ * that is not enough for one sequence of max_tokens, what the longest sequence that fits needs. ST_LIMIT with the
+ * numbers when not even one block a group fits; ST_ARG for a block size that can't be. */
 int kv_cache_new(kv_cache **out, const kv_cache_config *c, status *st);
 void kv_cache_free(kv_cache *c); /* after its sequences */
 int kv_cache_n_groups(const kv_cache *c);
@@ -46,10 +51,12 @@ const kv_group *kv_cache_group(const kv_cache *c, int group);
 pool *kv_cache_pool(const kv_cache *c, int group);
 const kv_format *kv_cache_format(const kv_cache *c);
 int kv_cache_block_tokens(const kv_cache *c);
-uint64_t kv_cache_bytes(const kv_cache *c);          /* of all pools */
-/* Longest sequence that the pools can hold when it is alone. */
+uint64_t kv_cache_bytes(const kv_cache *c); /* of all pools */
+/* Longest sequence that the pools can hold when it is alone (at most max_tokens): no sequence grows beyond it. */
 uint64_t kv_cache_capacity_tokens(const kv_cache *c);
-/* Every pool's conservation, and every reference held by exactly one table entry. */
+/* Rows that the group has copied so far because sequences parted inside a block or committed drafts. */
+uint64_t kv_cache_copied_rows(const kv_cache *c, int group);
+/* Every pool's conservation, every reference held by exactly one table entry, every tail private. */
 int kv_cache_audit(const kv_cache *c, status *st);
 
 /* Byte offsets inside a block of the group. layer: number within the group. */
@@ -59,20 +66,26 @@ size_t kv_v_offset(const kv_cache *c, int group, int layer, int head);
 int kv_seq_new(kv_seq **out, kv_cache *c, status *st);
 void kv_seq_free(kv_seq *s);
 int64_t kv_seq_len(const kv_seq *s);
-/* Blocks that an append of n rows would take from a group's pool. */
+/* Free blocks that an append of n rows takes from a group's pool, those that it gives back taken off. */
 uint32_t kv_seq_append_needs(const kv_seq *s, int group, int n);
-/* Slots for rows [len, len + n) in every group; len grows by n. The caller writes their K and V before anyone attends to them.
- * ST_LIMIT, with what is free and what is needed, when blocks are short. */
+/* Slots for rows [len, len + n) in every group; len grows by n. The caller writes their K and V before anyone attends
+ * to them. ST_LIMIT, with what is free and what is needed, when blocks are short. Without drafts only. */
 int kv_seq_append(kv_seq *s, int n, status *st);
-/* Takes back the newest rows: len becomes new_len. ST_ARG where a window group no longer holds what index new_len would see. */
+/* Takes back the newest rows: len becomes new_len. ST_ARG where a window group no longer holds what index new_len would
+ * see; ST_LIMIT when the copy that C2 asks for finds no block. Without drafts only. */
 int kv_seq_truncate(kv_seq *s, int64_t new_len, status *st);
-/* A new sequence with the first n rows of s: full blocks shared, the rows of a divergent block copied. ST_ARG as in truncate. */
+/* A new sequence with the first n rows of s: full blocks shared, the rows of a divergent block copied; drafts stay with
+ * s. ST_ARG and ST_LIMIT as in truncate. */
 int kv_seq_fork(kv_seq **out, const kv_seq *s, int64_t n, status *st);
 
-/* Drafts: n more uncommitted slots (numbered on from those there are). */
-int kv_seq_draft(kv_seq *s, int n, status *st);
+/* Drafts: n more uncommitted slots (numbered on from those there are). parents[i]: the slot that the i-th new one
+ * follows, of a lower number; -1 = the last committed row. parents NULL: each follows the slot before it. ST_LIMIT when
+ * blocks are short, or over step_tokens. */
+int kv_seq_draft(kv_seq *s, int n, const int *parents, status *st);
 int kv_seq_n_drafts(const kv_seq *s);
-/* Appends the rows of the chosen slots, in that order, copied into the tail, and drops all drafts. */
+int kv_seq_draft_parent(const kv_seq *s, int slot);
+/* Appends the rows of the chosen slots, in that order, copied into the tail, and drops all drafts. ST_LIMIT as in
+ * append, the drafts being kept. */
 int kv_seq_commit(kv_seq *s, const int *slots, int n, status *st);
 void kv_seq_rollback(kv_seq *s);
 
@@ -83,8 +96,10 @@ typedef struct kv_place {
 /* Where row `index` (committed) or draft slot `slot` is stored. */
 kv_place kv_seq_place(const kv_seq *s, int group, int64_t index);
 kv_place kv_seq_draft_place(const kv_seq *s, int group, int slot);
-/* The spans of the group's rows in ascending order, drafts after the committed rows (slot j has index len + j).
- * Returns their number; at most max are written. */
+/* The spans of the group's rows in ascending order, drafts after the committed rows (slot j has index len + j); a
+ * window group's begin with the first block still held. Returns their number; at most max are written. */
 int kv_seq_spans(const kv_seq *s, int group, attn_span *out, int max);
+/* No block of s is in flight: its rows may be read. */
+bool kv_seq_ready(const kv_seq *s);
 
 #endif

@@ -3,12 +3,18 @@
  * Owns: one run of pages, cut into n_blocks blocks; a state and a reference count for each.
  *
  *      FREE --pool_take--> IN_USE (refs 1) --pool_ref/unref--> refs 0 --> FREE
- *                              |                                 \--> CACHED (kept for a prefix; refs 0) --pool_ref--> IN_USE
- *                              \-- pool_begin_move --> IN_FLIGHT --pool_end_move--> IN_USE or CACHED      \--pool_evict--> FREE
+ *                            |                                   \--> CACHED (kept for a prefix; refs 0)
+ *                            |                                           |--pool_ref--> IN_USE
+ *                            |                                           \--pool_evict--> FREE
+ *                            \--pool_begin_move--> IN_FLIGHT --pool_end_move--> IN_USE or CACHED
  *
  * P1 free + cached + in use + in flight = total, after every operation (design I3); pool_audit recounts.
  * P2 A block of refs > 0 is never given out again; a FREE block has refs 0.
- * P3 A block's bytes are written only by the sequence whose tail it is; blocks with more than one reference are never written.
+ * P3 A block is IN_FLIGHT exactly while its location is LOADING or SAVING. References may come and go meanwhile; its
+ *    bytes are nobody's but the mover's. A block that lost its last reference on the way ends CACHED.
+ * P4 A block's bytes are written only by the sequence whose tail it is; blocks with more than one reference are never
+ *    written.
+ * P5 Nothing allocates after pool_new; every operation but the audit takes constant time.
  * Threads: one writer (the engine's step).
  */
 #ifndef KVASIR_CACHE_POOL_H
@@ -37,6 +43,7 @@ typedef struct pool_counts {
     uint32_t total, free, cached, in_use, in_flight;
 } pool_counts;
 
+/* block_bytes: a multiple of 64; every block is aligned to that. n_blocks: 1 .. BLOCK_NONE - 1. */
 int pool_new(pool **out, uint64_t block_bytes, uint32_t n_blocks, status *st);
 void pool_free(pool *p);
 uint64_t pool_block_bytes(const pool *p);
@@ -47,14 +54,16 @@ void pool_ref(pool *p, block_id id);
 /* keep: at refs 0 the block becomes CACHED instead of FREE. */
 void pool_unref(pool *p, block_id id, bool keep);
 void pool_evict(pool *p, block_id id); /* CACHED -> FREE */
-void pool_begin_move(pool *p, block_id id, block_location where); /* IN_USE or CACHED -> IN_FLIGHT: bytes may not be read or written by others */
-void pool_end_move(pool *p, block_id id);                         /* back to IN_USE (refs > 0) or CACHED, READY on RAM */
+/* IN_USE or CACHED -> IN_FLIGHT; where: the other end of the move, LOADING from it or SAVING to it. */
+void pool_begin_move(pool *p, block_id id, block_location where);
+void pool_end_move(pool *p, block_id id); /* back to IN_USE (refs > 0) or CACHED, READY on RAM */
 
 uint32_t pool_refs(const pool *p, block_id id);
 block_state pool_state(const pool *p, block_id id);
 block_location pool_location(const pool *p, block_id id);
 pool_counts pool_count(const pool *p);
-/* Recounts from scratch; ST_OK, or ST_FORMAT with what does not add up. refs (may be NULL): the counts that holders know of, by id. */
+/* Recounts from scratch; ST_OK, or ST_FORMAT with what does not add up. refs (may be NULL): the counts that holders
+ * know of, by id. */
 int pool_audit(const pool *p, const uint32_t *refs, status *st);
 
 #endif
