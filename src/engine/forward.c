@@ -1,0 +1,201 @@
+#include "engine/forward.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "engine/forward_state.h"
+
+/* h = norm(x) * weight, row by row. */
+typedef struct norm_job {
+    const forward *f;
+    const float *x, *w;
+    float *out;
+} norm_job;
+
+static void norm_rows(void *arg, int begin, int end, int worker)
+{
+    (void)worker;
+    const norm_job *j = arg;
+    int64_t d = j->f->p->d_model;
+    for (int i = begin; i < end; i++) j->f->ks->rms_norm(j->x + i * d, j->w, j->f->p->norm_eps, d, j->out + i * d);
+}
+
+void forward_norm(forward *f, const float *x, const float *w, float *out)
+{
+    norm_job j = {f, x, w, out};
+    threads_run(f->team, norm_rows, &j, f->n, ROW_GRAIN);
+}
+
+static void add_rows(void *arg, int begin, int end, int worker)
+{
+    (void)worker;
+    forward *f = arg;
+    int64_t d = f->p->d_model;
+    f->ks->add(f->x + begin * d, f->h + begin * d, (end - begin) * d, f->x + begin * d);
+}
+
+void forward_add(forward *f)
+{
+    threads_run(f->team, add_rows, f, f->n, ROW_GRAIN);
+}
+
+void forward_project(forward *f, const weight *w, const float *bias, const float *x, float *y)
+{
+    product p = {w, bias, y, w->rows};
+    product_run(f->ks, f->team, &f->products, f->exact, x, w->k, f->n, &p, 1);
+}
+
+/* One row of q, k, v: norm of the heads, RoPE, and K, V into the row's place. */
+typedef struct store_job {
+    forward *f;
+    int layer, group;
+    const model_layer *y;
+    const float *angles; /* [n][n_rot], or NULL: a layer without positions */
+} store_job;
+
+static void store_row(const store_job *j, int i)
+{
+    forward *f = j->f;
+    const arch_params *p = f->p;
+    float *q = f->q + (int64_t)i * p->n_heads * p->d_k, *k = f->k + (int64_t)i * p->n_kv_heads * p->d_k;
+    const float *v = f->v + (int64_t)i * p->n_kv_heads * p->d_v;
+    if (j->y->q_norm) {
+        for (int h = 0; h < p->n_heads; h++) f->ks->rms_norm(q + h * p->d_k, j->y->q_norm, p->norm_eps, p->d_k, q + h * p->d_k);
+        for (int h = 0; h < p->n_kv_heads; h++) f->ks->rms_norm(k + h * p->d_k, j->y->k_norm, p->norm_eps, p->d_k, k + h * p->d_k);
+    }
+    if (j->angles) {
+        const float *angles = j->angles + (int64_t)i * p->n_rot;
+        f->ks->rope(q, p->n_heads, p->d_k, p->n_rot, angles, p->traits->rope);
+        f->ks->rope(k, p->n_kv_heads, p->d_k, p->n_rot, angles, p->traits->rope);
+    }
+    const kv_format *format = kv_cache_format(f->cache);
+    kv_place place = f->places[j->group][i];
+    int block_tokens = kv_cache_block_tokens(f->cache), l = f->groups->index_of[j->layer];
+    for (int h = 0; h < p->n_kv_heads; h++) {
+        format->write_k(f->ks, place.block + kv_k_offset(f->cache, j->group, l, h), block_tokens, place.row, k + h * p->d_k, p->d_k);
+        format->write_v(f->ks, place.block + kv_v_offset(f->cache, j->group, l, h), block_tokens, place.row, v + h * p->d_v, p->d_v);
+    }
+}
+
+static void store_rows(void *arg, int begin, int end, int worker)
+{
+    (void)worker;
+    for (int i = begin; i < end; i++) store_row(arg, i);
+}
+
+void forward_qkv(forward *f, const model_layer *y, int layer)
+{
+    const arch_params *p = f->p;
+    product qkv[] = {{&y->q, y->q_bias, f->q, y->q.rows}, {&y->k, y->k_bias, f->k, y->k.rows}, {&y->v, y->v_bias, f->v, y->v.rows}};
+    product_run(f->ks, f->team, &f->products, f->exact, f->h, p->d_model, f->n, qkv, 3);
+    bool windowed = arch_layer_windowed(p, layer);
+    store_job j = {f, layer, f->groups->group_of[layer], y,
+                   arch_layer_has_rope(p, layer) ? f->angles[windowed] : NULL};
+    threads_run(f->team, store_rows, &j, f->n, ROW_GRAIN);
+    if (f->io->kv_ready) f->io->kv_ready(f->io->user, layer);
+}
+
+int forward_attend(forward *f, int layer, status *st)
+{
+    if (f->io->kv_wait && f->io->kv_wait(f->io->user, layer, st)) return st->code;
+    int group = f->groups->group_of[layer], l = f->groups->index_of[layer];
+    bool many = f->p->n_kv_heads > 1;
+    size_t k0 = kv_k_offset(f->cache, group, l, 0), v0 = kv_v_offset(f->cache, group, l, 0);
+    attn_layer a = {.attend = kv_cache_format(f->cache)->attend(f->ks),
+                    .k_offset = k0,
+                    .v_offset = v0,
+                    .k_head_stride = many ? kv_k_offset(f->cache, group, l, 1) - k0 : 0,
+                    .v_head_stride = many ? kv_v_offset(f->cache, group, l, 1) - v0 : 0,
+                    .scale = f->p->attn_scale,
+                    .softcap = f->p->attn_softcap};
+    attn_run(f->plans[group], f->team, &a, f->q, f->att);
+    return ST_OK;
+}
+
+static void gate_rows(void *arg, int begin, int end, int worker)
+{
+    (void)worker;
+    forward *f = arg;
+    int64_t d = f->p->d_ff, at = begin * d, n = (end - begin) * d;
+    if (f->p->traits->family == FAMILY_GEMMA) f->ks->gelu_mul(f->gate + at, f->up + at, n, f->gate + at);
+    else f->ks->silu_mul(f->gate + at, f->up + at, n, f->gate + at);
+}
+
+void forward_ffn(forward *f, const model_layer *y)
+{
+    product gate_up[] = {{&y->gate, NULL, f->gate, f->p->d_ff}, {&y->up, NULL, f->up, f->p->d_ff}};
+    product_run(f->ks, f->team, &f->products, f->exact, f->h, f->p->d_model, f->n, gate_up, 2);
+    threads_run(f->team, gate_rows, f, f->n, 1);
+    forward_project(f, &y->down, NULL, f->gate, f->h);
+}
+
+void forward_tap(forward *f, int layer)
+{
+    for (int i = 0; i < f->io->n_taps; i++)
+        if (f->io->tap_layers[i] == layer) f->io->on_tap(f->io->user, layer, f->x);
+}
+
+/* x [n][d_model] = the tokens' rows of the embedding, scaled. */
+static void embed_rows(void *arg, int begin, int end, int worker)
+{
+    (void)worker;
+    forward *f = arg;
+    int64_t d = f->p->d_model;
+    for (int i = begin; i < end; i++) {
+        weight_row(&f->m->embed, f->ks, f->b->rows[i].token, f->x + i * d);
+        if (f->p->embed_scale != 1.0f) f->ks->scale(f->x + i * d, f->p->embed_scale, d, f->x + i * d);
+    }
+}
+
+/* Final norm and head for the rows that want logits, max_logit_rows at a time. */
+static void run_head(forward *f)
+{
+    const arch_params *p = f->p;
+    int64_t d = p->d_model, vocab = p->n_vocab;
+    int rows[LOGIT_ROWS_MAX], n = 0;
+    for (int i = 0; i < f->n; i++) {
+        if (f->b->rows[i].wants_logits) {
+            f->ks->rms_norm(f->x + i * d, f->m->output_norm, p->norm_eps, d, f->h + n * d);
+            rows[n++] = i;
+        }
+        if (n == 0 || (n < f->max_logit_rows && i < f->n - 1)) continue;
+        product head = {f->m->head, NULL, f->logits, vocab};
+        product_run(f->ks, f->team, &f->products, f->exact, f->h, d, n, &head, 1);
+        for (int r = 0; r < n; r++) {
+            float *logits = f->logits + r * vocab;
+            if (p->logit_softcap > 0) f->ks->softcap(logits, p->logit_softcap, vocab, logits);
+            f->io->on_logits(f->io->user, rows[r], logits);
+        }
+        n = 0;
+    }
+}
+
+static int check_batch(const forward *f, const batch *b, status *st)
+{
+    assert(b->n_rows >= 1 && b->n_rows <= f->max_rows && b->n_seqs >= 1 && b->n_seqs <= f->max_seqs);
+    for (int i = 0; i < b->n_rows; i++) {
+        int32_t t = b->rows[i].token;
+        if (t < 0 || t >= f->p->n_vocab)
+            return status_set(st, ST_ARG, (uint64_t)i, "token %d is not in the vocabulary of %d", t, f->p->n_vocab);
+    }
+    return ST_OK;
+}
+
+int forward_run(forward *f, const batch *b, const forward_io *io, status *st)
+{
+    if (check_batch(f, b, st)) return st->code;
+    assert(io->layer_begin >= 0 && io->layer_begin <= io->layer_end && io->layer_end <= f->p->n_layers);
+    f->b = b;
+    f->io = io;
+    f->n = b->n_rows;
+    forward_plan(f);
+    size_t n_floats = (size_t)f->n * (size_t)f->p->d_model;
+    if (io->hidden_in) memcpy(f->x, io->hidden_in, n_floats * sizeof *f->x);
+    else threads_run(f->team, embed_rows, f, f->n, ROW_GRAIN);
+    int rc = f->p->traits->family == FAMILY_GEMMA ? forward_gemma(f, st) : forward_llama(f, st);
+    if (rc) return rc;
+    if (io->hidden_out) memcpy(io->hidden_out, f->x, n_floats * sizeof *f->x);
+    if (io->on_logits && io->layer_end == f->p->n_layers) run_head(f);
+    return ST_OK;
+}

@@ -1,0 +1,57 @@
+/* forward_state.h - inside the forward pass: the buffers, and the steps that the architecture families are written in.
+ * For forward*.c alone. Each step reads and writes the named buffers of f; n is the number of rows of the batch. */
+#ifndef KVASIR_ENGINE_FORWARD_STATE_H
+#define KVASIR_ENGINE_FORWARD_STATE_H
+
+#include "engine/forward.h"
+
+#define ROW_GRAIN 8       /* rows of elementwise work that are worth a worker */
+#define LOGIT_ROWS_MAX 64
+#define MASK_WORDS (FORWARD_MAX_DRAFTS / 64)
+
+struct forward {
+    const model *m;
+    const arch_params *p;
+    const kernels *ks;
+    kv_cache *cache;
+    const kv_groups *groups;
+    threads *team;
+    int max_rows, max_seqs, max_drafts, max_logit_rows;
+    bool exact, no_split;
+
+    product_scratch products;
+    attn_plan *plans[2]; /* by group */
+    float *x;            /* [n][d_model] the residual stream */
+    float *h;            /* [n][d_model] what a block reads, then what it gives */
+    float *q;            /* [n][n_heads][d_k] */
+    float *k, *v;        /* [n][n_kv_heads][d_k], [..][d_v]: this step's, before they go to their blocks */
+    float *att;          /* [n][n_heads][d_v] */
+    float *gate, *up;    /* [n][d_ff] */
+    float *logits;       /* [max_logit_rows][n_vocab] */
+    float *angles[2];    /* [n][n_rot] {cos, sin} pairs: of global and of windowed layers */
+    kv_place *places[2]; /* [n] by group: where row i's K and V go */
+    uint64_t (*masks)[MASK_WORDS]; /* [n] of draft rows */
+    attn_span *spans;    /* of one sequence, while a plan is made */
+    int max_spans;       /* of one sequence */
+    arena memory;        /* holds all of the above but plans and products */
+
+    /* The run at hand. */
+    const batch *b;
+    const forward_io *io;
+    int n;
+};
+
+void forward_plan(forward *f); /* places, angles, masks and attention plans of the batch */
+
+void forward_norm(forward *f, const float *x, const float *w, float *out); /* rows of d_model */
+void forward_qkv(forward *f, const model_layer *y, int layer);    /* h -> q, and K, V into their blocks */
+int forward_attend(forward *f, int layer, status *st);            /* q, blocks -> att; fails where kv_wait does */
+void forward_project(forward *f, const weight *w, const float *bias, const float *x, float *y); /* y = x W^T + bias */
+void forward_ffn(forward *f, const model_layer *y);               /* h = down(act(gate h) * up h) */
+void forward_add(forward *f);                                     /* x += h */
+void forward_tap(forward *f, int layer);
+
+int forward_llama(forward *f, status *st);
+int forward_gemma(forward *f, status *st);
+
+#endif

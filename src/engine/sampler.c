@@ -1,0 +1,241 @@
+#include "engine/sampler.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/candidates.h"
+#include "engine/random.h"
+
+struct sampler {
+    sampler_params p; /* its arrays are copies */
+    int n_vocab;
+    float *logits;    /* [n_vocab] with biases and penalties */
+    int32_t *mark;    /* [n_vocab] zero between uses */
+    int32_t *history; /* [2 * max_history]: the newest n_history, moved to the front when the end is reached */
+    int32_t *run;     /* [max_history] DRY: lengths of repeated runs */
+    int n_history, first, max_history;
+    candidates cand;
+};
+
+sampler_params sampler_defaults(void)
+{
+    return (sampler_params){.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .typical_p = 1, .repeat_penalty = 1,
+                            .penalty_last_n = 64, .dry_base = 1.75f, .dry_allowed_length = 2, .dry_last_n = -1, .xtc_threshold = 0.1f};
+}
+
+typedef struct range {
+    const char *name;
+    double value, least, most;
+} range;
+
+int sampler_check(const sampler_params *p, int n_vocab, status *st)
+{
+    const range ranges[] = {
+        {"temperature", p->temperature, 0, 100},
+        {"top_k", p->top_k, 0, INT32_MAX},
+        {"top_p", p->top_p, 0, 1},
+        {"min_p", p->min_p, 0, 1},
+        {"typical_p", p->typical_p, 0, 1},
+        {"repeat_penalty", p->repeat_penalty, 0.01, 100},
+        {"presence_penalty", p->presence_penalty, -100, 100},
+        {"frequency_penalty", p->frequency_penalty, -100, 100},
+        {"penalty_last_n", p->penalty_last_n, -1, INT32_MAX},
+        {"dry_multiplier", p->dry_multiplier, 0, 100},
+        {"dry_base", p->dry_base, 1, 100},
+        {"dry_allowed_length", p->dry_allowed_length, 0, INT32_MAX},
+        {"dry_last_n", p->dry_last_n, -1, INT32_MAX},
+        {"xtc_probability", p->xtc_probability, 0, 1},
+        {"xtc_threshold", p->xtc_threshold, 0, 1},
+    };
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (!(ranges[i].value >= ranges[i].least && ranges[i].value <= ranges[i].most))
+            return status_set(st, ST_ARG, STATUS_NO_POS, "%s is %g; %g to %g is possible", ranges[i].name, ranges[i].value, ranges[i].least,
+                              ranges[i].most);
+    for (int i = 0; i < p->n_bias; i++) {
+        if (p->bias[i].token < 0 || p->bias[i].token >= n_vocab)
+            return status_set(st, ST_ARG, (uint64_t)i, "logit bias for token %d, which is not in the vocabulary of %d", p->bias[i].token, n_vocab);
+        if (isnan(p->bias[i].bias)) return status_set(st, ST_ARG, (uint64_t)i, "logit bias for token %d is not a number", p->bias[i].token);
+    }
+    return ST_OK;
+}
+
+static void *copy(const void *p, size_t count, size_t size)
+{
+    void *q = mem_array(count, size);
+    if (q && count) memcpy(q, p, count * size);
+    return q;
+}
+
+int sampler_new(sampler **out, const sampler_params *p, int n_vocab, int max_history, status *st)
+{
+    if (sampler_check(p, n_vocab, st)) return st->code;
+    sampler *s = mem_calloc(1, sizeof *s);
+    if (!s) return status_nomem(st, sizeof *s);
+    size_t vocab = (size_t)n_vocab, history = (size_t)max_history;
+    s->p = *p;
+    s->n_vocab = n_vocab;
+    s->max_history = max_history;
+    s->logits = mem_array(vocab, sizeof *s->logits);
+    s->mark = mem_calloc(vocab, sizeof *s->mark);
+    s->history = mem_array(history, 2 * sizeof *s->history);
+    s->run = mem_array(history, sizeof *s->run);
+    s->p.bias = copy(p->bias, (size_t)p->n_bias, sizeof *p->bias);
+    s->p.dry_breakers = copy(p->dry_breakers, (size_t)p->n_dry_breakers, sizeof *p->dry_breakers);
+    bool ok = candidates_init(&s->cand, n_vocab);
+    if (ok && s->logits && s->mark && s->history && s->run && s->p.bias && s->p.dry_breakers) {
+        *out = s;
+        return ST_OK;
+    }
+    sampler_free(s);
+    return status_nomem(st, vocab * 32);
+}
+
+int sampler_clone(sampler **out, const sampler *s, status *st)
+{
+    if (sampler_new(out, &s->p, s->n_vocab, s->max_history, st)) return st->code;
+    memcpy((*out)->history, s->history + s->first, (size_t)s->n_history * sizeof *s->history);
+    (*out)->n_history = s->n_history;
+    return ST_OK;
+}
+
+void sampler_free(sampler *s)
+{
+    if (!s) return;
+    candidates_deinit(&s->cand);
+    mem_free(s->logits);
+    mem_free(s->mark);
+    mem_free(s->history);
+    mem_free(s->run);
+    mem_free((void *)(uintptr_t)s->p.bias);
+    mem_free((void *)(uintptr_t)s->p.dry_breakers);
+    mem_free(s);
+}
+
+void sampler_reset(sampler *s)
+{
+    s->n_history = s->first = 0;
+}
+
+void sampler_accept(sampler *s, int32_t token)
+{
+    if (s->max_history == 0) return;
+    if (s->first + s->n_history == 2 * s->max_history) {
+        memmove(s->history, s->history + s->first, (size_t)s->n_history * sizeof *s->history);
+        s->first = 0;
+    }
+    s->history[s->first + s->n_history] = token;
+    if (s->n_history < s->max_history) s->n_history++;
+    else s->first++;
+}
+
+/* The newest n tokens of the history (all for -1); *length says how many there are. */
+static const int32_t *newest(const sampler *s, int n, int *length)
+{
+    *length = n < 0 || n > s->n_history ? s->n_history : n;
+    return s->history + s->first + s->n_history - *length;
+}
+
+static void penalize(sampler *s)
+{
+    const sampler_params *p = &s->p;
+    if (p->repeat_penalty == 1 && p->presence_penalty == 0 && p->frequency_penalty == 0) return;
+    int n;
+    const int32_t *h = newest(s, p->penalty_last_n, &n);
+    for (int i = 0; i < n; i++) s->mark[h[i]]++;
+    for (int i = 0; i < n; i++) {
+        int count = s->mark[h[i]];
+        if (!count) continue;
+        float *x = &s->logits[h[i]];
+        *x = *x > 0 ? *x / p->repeat_penalty : *x * p->repeat_penalty;
+        *x -= p->presence_penalty + p->frequency_penalty * (float)count;
+        s->mark[h[i]] = 0;
+    }
+}
+
+/* How many of the newest tokens no breaker interrupts. */
+static int unbroken(const sampler *s, const int32_t *h, int n)
+{
+    for (int i = 0; i < n; i++)
+        for (int b = 0; b < s->p.n_dry_breakers; b++)
+            if (h[n - 1 - i] == s->p.dry_breakers[b]) return i;
+    return n;
+}
+
+/* run[i] = how many tokens before and including h[n - 1 - i] equal the newest ones: the Z function of the reversed history. */
+static void repeated_runs(int32_t *run, const int32_t *h, int n)
+{
+    const int32_t *last = h + n - 1;
+    for (int i = 1, left = 0, right = 0; i < n; i++) {
+        run[i] = i < right ? (run[i - left] < right - i ? run[i - left] : right - i) : 0;
+        while (i + run[i] < n && last[-run[i]] == last[-(i + run[i])]) run[i]++;
+        if (i + run[i] > right) {
+            left = i;
+            right = i + run[i];
+        }
+    }
+}
+
+/* Don't repeat yourself: a token that would continue a run which already occurred loses multiplier * base^(length - allowed). */
+static void penalize_runs(sampler *s)
+{
+    const sampler_params *p = &s->p;
+    int n;
+    const int32_t *h = newest(s, p->dry_last_n, &n);
+    if (p->dry_multiplier == 0 || n < 2) return;
+    repeated_runs(s->run, h, n);
+    int most = unbroken(s, h, n);
+    for (int i = 1; i < n; i++) {
+        int32_t next = h[n - i]; /* what followed that run */
+        int length = s->run[i] < most ? s->run[i] : most;
+        if (length >= p->dry_allowed_length && length > 0 && length > s->mark[next]) s->mark[next] = length;
+    }
+    for (int i = 1; i < n; i++) {
+        int32_t next = h[n - i];
+        if (!s->mark[next]) continue;
+        int over = s->mark[next] - p->dry_allowed_length;
+        s->logits[next] -= (float)fmin(p->dry_multiplier * pow(p->dry_base, over), 1e30);
+        s->mark[next] = 0;
+    }
+}
+
+static int32_t largest(const float *logits, int n)
+{
+    int best = 0;
+    for (int i = 1; i < n; i++)
+        if (logits[i] > logits[best] || (isnan(logits[best]) && !isnan(logits[i]))) best = i;
+    return best;
+}
+
+int32_t sampler_pick(sampler *s, const float *logits, int64_t position)
+{
+    const sampler_params *p = &s->p;
+    memcpy(s->logits, logits, (size_t)s->n_vocab * sizeof *logits);
+    for (int i = 0; i < p->n_bias; i++) s->logits[p->bias[i].token] += p->bias[i].bias;
+    penalize(s);
+    penalize_runs(s);
+    if (p->temperature == 0) return largest(s->logits, s->n_vocab);
+    candidates *c = &s->cand;
+    candidates_take(c, s->logits, p->top_k);
+    if (p->typical_p < 1) candidates_typical(c, p->typical_p);
+    if (p->top_p < 1) candidates_top_p(c, p->top_p);
+    if (p->min_p > 0) candidates_min_p(c, p->min_p);
+    if (p->xtc_probability > 0 && p->xtc_threshold <= 0.5f &&
+        random_uniform(p->seed, p->choice, position, RANDOM_XTC) < p->xtc_probability)
+        candidates_xtc(c, p->xtc_threshold);
+    return candidates_draw(c, p->temperature, random_uniform(p->seed, p->choice, position, RANDOM_TOKEN));
+}
+
+int sampler_logprobs(sampler *s, const float *logits, int32_t token, float *chosen, token_logprob *top, int n)
+{
+    double most = logits[largest(logits, s->n_vocab)], sum = 0;
+    for (int i = 0; i < s->n_vocab; i++) sum += exp(logits[i] - most);
+    double lse = most + log(sum);
+    *chosen = (float)(logits[token] - lse);
+    if (n > s->n_vocab) n = s->n_vocab;
+    if (n <= 0) return 0;
+    candidates_take(&s->cand, logits, n);
+    for (int i = 0; i < n; i++) top[i] = (token_logprob){s->cand.c[i].token, (float)(s->cand.c[i].logit - lse)};
+    return n;
+}

@@ -1,0 +1,264 @@
+#include "model/model.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+typedef struct loader {
+    model *m;
+    const gguf *g;
+    const model_options *o;
+    uint64_t done_bytes, total_bytes;
+    status *st;
+} loader;
+
+static int shape_error(loader *l, const gguf_tensor *t, const char *name, int64_t k, int64_t rows)
+{
+    return status_set(l->st, ST_FORMAT, STATUS_NO_POS, "tensor %s is %lld x %lld, but the model's parameters ask for %lld x %lld", name,
+                      (long long)t->dims[0], (long long)t->dims[1], (long long)k, (long long)rows);
+}
+
+/* The tensor of that name, with data; NULL (and no error) when it is absent and not required. */
+static const gguf_tensor *find(loader *l, const char *name, bool required)
+{
+    const gguf_tensor *t = gguf_find_tensor(l->g, name);
+    if (!t && required)
+        status_set(l->st, ST_FORMAT, STATUS_NO_POS, "the file lacks the tensor %s, which a %s model needs", name,
+                   l->m->params.traits->name);
+    if (t && !t->data) {
+        const char *type = dtype_name(t->type);
+        status_set(l->st, ST_UNSUPPORTED, STATUS_NO_POS, "tensor %s has type %s (%u), which Kvasir can't compute with", name,
+                   type ? type : "unknown", t->type);
+    }
+    return l->st->code ? NULL : t;
+}
+
+static void packed(loader *l, const gguf_tensor *t, size_t n_bytes)
+{
+    gguf_drop_tensor(l->g, t);
+    l->done_bytes += n_bytes;
+    if (l->o->progress) l->o->progress(l->o->user, l->done_bytes, l->total_bytes);
+}
+
+/* Packs rows [first, first + rows) of a matrix with all_rows rows of k. */
+static void load_rows(loader *l, weight *w, const gguf_tensor *t, const char *name, int64_t k, int64_t first, int64_t rows,
+                      int64_t all_rows)
+{
+    if (!t || l->st->code) return;
+    if (t->dims[0] != k || t->dims[1] != all_rows || t->dims[2] != 1 || t->dims[3] != 1) {
+        shape_error(l, t, name, k, all_rows);
+        return;
+    }
+    size_t row_bytes = dtype_row_bytes((dtype)t->type, k);
+    if (weight_init(w, l->o->ks, l->o->team, (dtype)t->type, rows, k, t->data + (size_t)first * row_bytes, l->st)) {
+        status_prefix(l->st, "tensor %s", name);
+        return;
+    }
+    l->m->weight_bytes += w->n_bytes;
+    packed(l, t, (size_t)rows * row_bytes);
+}
+
+static void load_matrix(loader *l, weight *w, const char *name, int64_t k, int64_t rows, bool required)
+{
+    if (!l->st->code) load_rows(l, w, find(l, name, required), name, k, 0, rows, rows);
+}
+
+static const float *load_floats(loader *l, const char *name, int64_t n, bool required)
+{
+    if (l->st->code) return NULL;
+    const gguf_tensor *t = find(l, name, required);
+    if (!t) return NULL;
+    if (t->dims[0] != n || t->dims[1] != 1 || t->dims[2] != 1 || t->dims[3] != 1) {
+        shape_error(l, t, name, n, 1);
+        return NULL;
+    }
+    float *out = arena_alloc(&l->m->floats, (size_t)n * sizeof *out, 64);
+    if (!out) {
+        status_nomem(l->st, (uint64_t)n * sizeof *out);
+        return NULL;
+    }
+    dtype_to_float((dtype)t->type, t->data, out, n);
+    l->m->weight_bytes += (uint64_t)n * sizeof *out;
+    packed(l, t, t->n_bytes);
+    return out;
+}
+
+static const char *layer_name(char buffer[static 64], int layer, const char *what)
+{
+    snprintf(buffer, 64, "blk.%d.%s", layer, what);
+    return buffer;
+}
+
+/* q, k, v: three tensors, or one whose rows are all of q, then of k, then of v (Phi-3). */
+static void load_qkv(loader *l, model_layer *y, int i)
+{
+    const arch_params *p = &l->m->params;
+    int64_t nq = (int64_t)p->n_heads * p->d_k, nk = (int64_t)p->n_kv_heads * p->d_k, nv = (int64_t)p->n_kv_heads * p->d_v;
+    char name[64];
+    const gguf_tensor *t = find(l, layer_name(name, i, "attn_qkv.weight"), false);
+    if (t) {
+        load_rows(l, &y->q, t, name, p->d_model, 0, nq, nq + nk + nv);
+        load_rows(l, &y->k, t, name, p->d_model, nq, nk, nq + nk + nv);
+        load_rows(l, &y->v, t, name, p->d_model, nq + nk, nv, nq + nk + nv);
+        const float *bias = load_floats(l, layer_name(name, i, "attn_qkv.bias"), nq + nk + nv, false);
+        if (bias) {
+            y->q_bias = bias;
+            y->k_bias = bias + nq;
+            y->v_bias = bias + nq + nk;
+        }
+        return;
+    }
+    load_matrix(l, &y->q, layer_name(name, i, "attn_q.weight"), p->d_model, nq, true);
+    load_matrix(l, &y->k, layer_name(name, i, "attn_k.weight"), p->d_model, nk, true);
+    load_matrix(l, &y->v, layer_name(name, i, "attn_v.weight"), p->d_model, nv, true);
+    bool bias = p->traits->qkv_bias;
+    y->q_bias = load_floats(l, layer_name(name, i, "attn_q.bias"), nq, bias);
+    y->k_bias = load_floats(l, layer_name(name, i, "attn_k.bias"), nk, bias);
+    y->v_bias = load_floats(l, layer_name(name, i, "attn_v.bias"), nv, bias);
+}
+
+/* gate and up: two tensors, or one ffn_up whose rows are all of gate, then of up (Phi-3). */
+static void load_ffn(loader *l, model_layer *y, int i)
+{
+    const arch_params *p = &l->m->params;
+    char name[64];
+    const gguf_tensor *t = find(l, layer_name(name, i, "ffn_up.weight"), true);
+    if (t && t->dims[1] == 2 * (int64_t)p->d_ff) {
+        load_rows(l, &y->gate, t, name, p->d_model, 0, p->d_ff, 2 * (int64_t)p->d_ff);
+        load_rows(l, &y->up, t, name, p->d_model, p->d_ff, p->d_ff, 2 * (int64_t)p->d_ff);
+    } else {
+        load_matrix(l, &y->up, name, p->d_model, p->d_ff, true);
+        load_matrix(l, &y->gate, layer_name(name, i, "ffn_gate.weight"), p->d_model, p->d_ff, true);
+    }
+    load_matrix(l, &y->down, layer_name(name, i, "ffn_down.weight"), p->d_ff, p->d_model, true);
+}
+
+static void load_layer(loader *l, int i)
+{
+    const arch_params *p = &l->m->params;
+    model_layer *y = &l->m->layers[i];
+    char name[64];
+    load_qkv(l, y, i);
+    load_matrix(l, &y->o, layer_name(name, i, "attn_output.weight"), (int64_t)p->n_heads * p->d_v, p->d_model, true);
+    y->o_bias = load_floats(l, layer_name(name, i, "attn_output.bias"), p->d_model, false);
+    load_ffn(l, y, i);
+    y->attn_norm = load_floats(l, layer_name(name, i, "attn_norm.weight"), p->d_model, true);
+    y->ffn_norm = load_floats(l, layer_name(name, i, "ffn_norm.weight"), p->d_model, true);
+    if (p->traits->family == FAMILY_GEMMA) {
+        y->post_attn_norm = load_floats(l, layer_name(name, i, "post_attention_norm.weight"), p->d_model, true);
+        y->post_ffn_norm = load_floats(l, layer_name(name, i, "post_ffw_norm.weight"), p->d_model, true);
+    }
+    if (p->traits->qk_norm) {
+        y->q_norm = load_floats(l, layer_name(name, i, "attn_q_norm.weight"), p->d_k, true);
+        y->k_norm = load_floats(l, layer_name(name, i, "attn_k_norm.weight"), p->d_k, true);
+    }
+}
+
+/* Divisors of the angles: LongRoPE has a set for contexts within the original one and a set for longer ones. */
+static const float *load_rope_factors(loader *l)
+{
+    const arch_params *p = &l->m->params;
+    const char *name = "rope_freqs.weight";
+    bool longrope = p->rope.scaling == ROPE_SCALING_LONGROPE || gguf_find_tensor(l->g, "rope_factors_long.weight");
+    if (longrope) {
+        int context = l->o->context ? l->o->context : p->context_length;
+        name = context > p->rope.original_context ? "rope_factors_long.weight" : "rope_factors_short.weight";
+    }
+    return load_floats(l, name, p->n_rot / 2, longrope);
+}
+
+static void load_rope(loader *l)
+{
+    model *m = l->m;
+    const float *factors = load_rope_factors(l);
+    for (int i = 0; factors && i < m->params.n_rot / 2; i++)
+        if (!(factors[i] > 0)) status_set(l->st, ST_FORMAT, STATUS_NO_POS, "RoPE factor %d is %g; it must be above zero", i, (double)factors[i]);
+    if (l->st->code || rope_init(&m->rope, &m->params.rope, m->params.n_rot, factors, l->st)) return;
+    rope_init(&m->rope_window, &m->params.rope_window, m->params.n_rot, m->params.traits->window_rope_base > 0 ? NULL : factors, l->st);
+}
+
+static void load_weights(loader *l)
+{
+    model *m = l->m;
+    const arch_params *p = &m->params;
+    load_matrix(l, &m->embed, "token_embd.weight", p->d_model, p->n_vocab, true);
+    load_matrix(l, &m->own_head, "output.weight", p->d_model, p->n_vocab, false);
+    m->head = m->own_head.panels ? &m->own_head : &m->embed;
+    m->output_norm = load_floats(l, "output_norm.weight", p->d_model, true);
+    load_rope(l);
+    for (int i = 0; i < p->n_layers && !l->st->code; i++) load_layer(l, i);
+    m->step_bytes = m->weight_bytes - (m->own_head.panels ? m->embed.n_bytes : 0);
+}
+
+static int load_texts(loader *l, const char *path)
+{
+    model *m = l->m;
+    if (tokenizer_new(&m->tok, l->g, l->st)) return l->st->code;
+    if (tokenizer_vocab_size(m->tok) > m->params.n_vocab)
+        return status_set(l->st, ST_FORMAT, STATUS_NO_POS, "the tokenizer has %d tokens, but the embedding only %d rows",
+                          tokenizer_vocab_size(m->tok), m->params.n_vocab);
+    const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    gguf_str name = {base, strlen(base)}, source = {NULL, 0};
+    if (gguf_get_str(l->g, "general.name", &name, NULL, l->st) || gguf_get_str(l->g, "tokenizer.chat_template", &source, NULL, l->st))
+        return l->st->code;
+    m->name = mem_strndup(name.data, name.n);
+    if (source.data) m->chat_template = mem_strndup(source.data, source.n);
+    if (!m->name || (source.data && !m->chat_template)) return status_nomem(l->st, name.n + source.n);
+    return ST_OK;
+}
+
+static int load(loader *l, const char *path)
+{
+    model *m = l->m;
+    if (arch_read(&m->params, l->g, l->st)) return l->st->code;
+    m->layers = mem_calloc((size_t)m->params.n_layers, sizeof *m->layers);
+    if (!m->layers) return status_nomem(l->st, (uint64_t)m->params.n_layers * sizeof *m->layers);
+    for (size_t i = 0; i < gguf_tensor_count(l->g); i++) l->total_bytes += gguf_tensor_at(l->g, i)->n_bytes;
+    if (load_texts(l, path)) return l->st->code;
+    load_weights(l);
+    return l->st->code;
+}
+
+int model_load(model **out, const char *path, const model_options *o, status *st)
+{
+    gguf *g;
+    if (gguf_open(&g, path, st)) return st->code;
+    model *m = mem_calloc(1, sizeof *m);
+    if (!m) {
+        gguf_close(g);
+        return status_nomem(st, sizeof *m);
+    }
+    st->code = ST_OK; /* the loader reads it to stop at the first failure */
+    m->ks = o->ks;
+    arena_init(&m->floats, 0);
+    loader l = {.m = m, .g = g, .o = o, .st = st};
+    if (load(&l, path)) {
+        model_free(m);
+        m = NULL;
+    }
+    gguf_close(g);
+    if (st->code) return status_prefix(st, "%s", path);
+    *out = m;
+    return ST_OK;
+}
+
+void model_free(model *m)
+{
+    if (!m) return;
+    for (int i = 0; m->layers && i < m->params.n_layers; i++) {
+        model_layer *y = &m->layers[i];
+        weight *all[] = {&y->q, &y->k, &y->v, &y->o, &y->gate, &y->up, &y->down};
+        for (size_t j = 0; j < sizeof all / sizeof *all; j++) weight_deinit(all[j]);
+    }
+    weight_deinit(&m->embed);
+    weight_deinit(&m->own_head);
+    rope_deinit(&m->rope);
+    rope_deinit(&m->rope_window);
+    arena_deinit(&m->floats);
+    tokenizer_free(m->tok);
+    mem_free(m->layers);
+    mem_free(m->chat_template);
+    mem_free(m->name);
+    mem_free(m);
+}
