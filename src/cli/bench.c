@@ -1,0 +1,259 @@
+#include "cli/bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/mem.h"
+
+typedef struct id_stream {
+    uint64_t state;
+    int n_vocab;
+} id_stream;
+
+static id_stream id_stream_new(uint64_t seed, int n_vocab)
+{
+    return (id_stream){seed * 0x9E3779B97F4A7C15u + 1, n_vocab};
+}
+
+/* xorshift64*: ids that keep clear of the vocabulary's ends, where special tokens live. */
+static int32_t next_id(id_stream *s)
+{
+    s->state ^= s->state >> 12;
+    s->state ^= s->state << 25;
+    s->state ^= s->state >> 27;
+    uint64_t x = s->state * 0x2545F4914F6CDD1Du >> 33;
+    return s->n_vocab > 2000 ? (int32_t)(1000 + x % ((uint64_t)s->n_vocab - 2000)) : (int32_t)(x % (uint64_t)s->n_vocab);
+}
+
+static bool parse_test(bench_test *t, const char *word, size_t length)
+{
+    char text[sizeof t->name];
+    if (length >= sizeof text) return false;
+    memcpy(text, word, length);
+    text[length] = 0;
+    int used = 0;
+    *t = (bench_test){.batch = 1};
+    memcpy(t->name, text, length + 1);
+    if (sscanf(text, "pp%7d%n", &t->n, &used) == 1) t->kind = BENCH_PP;
+    else if (sscanf(text, "tg%7d@%7d%n", &t->n, &t->depth, &used) == 2) t->kind = BENCH_TG;
+    else if (sscanf(text, "tb%7dx%7d@%7d%n", &t->n, &t->batch, &t->depth, &used) == 3) t->kind = BENCH_TB;
+    else return false;
+    return (size_t)used == length && t->n >= 1 && t->batch >= 1 && t->batch <= 256 && t->depth >= 0;
+}
+
+int bench_parse(bench_test *tests, int *n, const char *text, status *st)
+{
+    *n = 0;
+    for (const char *word = text; *word;) {
+        size_t length = strcspn(word, ",");
+        if (*n == BENCH_MAX_TESTS) return status_set(st, ST_ARG, STATUS_NO_POS, "more than %d tests", BENCH_MAX_TESTS);
+        if (!parse_test(&tests[(*n)++], word, length))
+            return status_set(st, ST_ARG, STATUS_NO_POS, "'%.*s' is not a test; write ppN, tgN@D or tbNxB@D, as in pp512,tg32@2048,tb16x4@256",
+                              (int)length, word);
+        word += length + (word[length] == ',');
+    }
+    return *n ? ST_OK : status_set(st, ST_ARG, STATUS_NO_POS, "no tests are named");
+}
+
+int bench_context(const bench_test *tests, int n)
+{
+    int most = 64;
+    for (int i = 0; i < n; i++)
+        if (tests[i].n + tests[i].depth > most) most = tests[i].n + tests[i].depth;
+    return most;
+}
+
+int bench_sessions(const bench_test *tests, int n)
+{
+    int most = 1;
+    for (int i = 0; i < n; i++)
+        if (tests[i].batch > most) most = tests[i].batch;
+    return most;
+}
+
+typedef struct bench_state {
+    runtime *r;
+    kv_seq **seqs;
+    feed *feeds;
+    int32_t *ids; /* [batch] of a step, or a chunk of one prompt */
+    hash_stream *hash;
+    int chunk; /* tokens of one step of a prefill */
+} bench_state;
+
+#define FILL_CHUNK 512
+
+static void hash_logits(void *user, int number, int64_t position, const float *logits)
+{
+    (void)number;
+    (void)position;
+    bench_state *b = user;
+    hash_update(b->hash, logits, (size_t)b->r->m->params.n_vocab * sizeof *logits);
+}
+
+static int fill(bench_state *b, int number, int n, status *st)
+{
+    id_stream ids = id_stream_new(1234 + (uint64_t)number, b->r->m->params.n_vocab);
+    for (int at = 0; at < n; at += b->chunk) {
+        int m = n - at < b->chunk ? n - at : b->chunk;
+        for (int i = 0; i < m; i++) b->ids[i] = next_id(&ids);
+        feed f = {b->seqs[number], b->ids, m, false};
+        if (engine_feed(b->r->e, &f, 1, hash_logits, b, st)) return st->code;
+    }
+    return ST_OK;
+}
+
+static int steps(bench_state *b, const bench_test *t, status *st)
+{
+    id_stream ids = id_stream_new(99, b->r->m->params.n_vocab);
+    for (int i = 0; i < t->n; i++) {
+        for (int s = 0; s < t->batch; s++) {
+            b->ids[s] = next_id(&ids);
+            b->feeds[s] = (feed){b->seqs[s], &b->ids[s], 1, false};
+        }
+        if (engine_feed(b->r->e, b->feeds, t->batch, hash_logits, b, st)) return st->code;
+    }
+    return ST_OK;
+}
+
+/* One run from empty sequences; *rate in tokens/s. */
+static int run_once(bench_state *b, const bench_test *t, double *rate, status *st)
+{
+    for (int s = 0; s < t->batch; s++)
+        if (kv_seq_truncate(b->seqs[s], 0, st)) return st->code;
+    for (int s = 0; s < t->batch && t->kind != BENCH_PP; s++)
+        if (fill(b, s, t->depth, st)) return st->code;
+    int64_t start = clock_ns();
+    if (t->kind == BENCH_PP ? fill(b, 0, t->n, st) : steps(b, t, st)) return st->code;
+    *rate = (double)t->n * t->batch / ((double)(clock_ns() - start) * 1e-9);
+    return ST_OK;
+}
+
+static double cache_bytes(const runtime *r, double n_tokens)
+{
+    const kv_cache *c = engine_cache(r->e);
+    double total = 0;
+    for (int g = 0; g < kv_cache_n_groups(c); g++) {
+        const kv_group *group = kv_cache_group(c, g);
+        double seen = group->layout.window && n_tokens > group->layout.window ? group->layout.window : n_tokens;
+        total += seen * group->n_layers * kv_bytes_per_token_layer(&group->layout, kv_cache_format(c));
+    }
+    return total;
+}
+
+/* Multiply-adds of one token's products, the head left out. */
+static double layer_macs(const model *m)
+{
+    double total = 0;
+    for (int l = 0; l < m->params.n_layers; l++) {
+        const model_layer *y = &m->layers[l];
+        const weight *all[] = {&y->q, &y->k, &y->v, &y->o, &y->gate, &y->up, &y->down};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) total += (double)all[i]->rows * (double)all[i]->k;
+    }
+    return total;
+}
+
+/* Multiply-adds of attention over n tokens, each seeing those before it: q.k and p.v of every head. */
+static double attention_macs(const model *m, double n)
+{
+    const arch_params *p = &m->params;
+    double total = 0;
+    for (int l = 0; l < p->n_layers; l++) {
+        double w = arch_layer_windowed(p, l) && p->window < n ? p->window : n;
+        double seen = w * (w + 1) / 2 + (n - w) * w;
+        total += seen * p->n_heads * (p->d_k + p->d_v);
+    }
+    return total;
+}
+
+static void set_limit(bench_result *out, const runtime *r, const roofline *roof)
+{
+    const bench_test *t = &out->test;
+    double n = t->n, head = (double)r->m->head->rows * (double)r->m->head->k;
+    if (t->kind == BENCH_PP) {
+        double chunks = (double)((t->n + FILL_CHUNK - 1) / FILL_CHUNK);
+        double seconds = (layer_macs(r->m) * n + head * chunks) / roof->int8_macs_s + attention_macs(r->m, n) / roof->float_macs_s;
+        out->limit = n / seconds;
+        out->bytes_per_token = (double)r->m->step_bytes * chunks / n;
+    } else {
+        out->bytes_per_token = (double)r->m->step_bytes / t->batch + cache_bytes(r, t->depth + n / 2);
+        out->limit = roof->read_bytes_s / out->bytes_per_token;
+    }
+}
+
+static int compare_rates(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static int run_reps(bench_state *b, bench_result *out, int reps, status *st)
+{
+    double rates[BENCH_MAX_REPS];
+    for (int i = -1; i < reps; i++) { /* run -1 warms up */
+        hash_free(b->hash);
+        b->hash = NULL;
+        if (hash_new(&b->hash, st) || run_once(b, &out->test, &rates[i < 0 ? 0 : i], st)) return st->code;
+    }
+    qsort(rates, (size_t)reps, sizeof *rates, compare_rates);
+    out->median = reps % 2 ? rates[reps / 2] : (rates[reps / 2 - 1] + rates[reps / 2]) / 2;
+    out->min = rates[0];
+    out->max = rates[reps - 1];
+    out->hash = hash_value(b->hash);
+    return ST_OK;
+}
+
+static int open_state(bench_state *b, runtime *r, int n_seqs, status *st)
+{
+    *b = (bench_state){.r = r, .chunk = engine_chunk(r->e) < FILL_CHUNK ? engine_chunk(r->e) : FILL_CHUNK};
+    int n_ids = n_seqs > b->chunk ? n_seqs : b->chunk;
+    b->seqs = mem_calloc((size_t)n_seqs, sizeof *b->seqs);
+    b->feeds = mem_array((size_t)n_seqs, sizeof *b->feeds);
+    b->ids = mem_array((size_t)n_ids, sizeof *b->ids);
+    if (!b->seqs || !b->feeds || !b->ids) return status_nomem(st, (uint64_t)n_ids * sizeof *b->ids);
+    for (int s = 0; s < n_seqs; s++)
+        if (kv_seq_new(&b->seqs[s], engine_cache(r->e), st)) return st->code;
+    return ST_OK;
+}
+
+static void close_state(bench_state *b, int n_seqs)
+{
+    for (int s = 0; b->seqs && s < n_seqs; s++) kv_seq_free(b->seqs[s]);
+    mem_free(b->seqs);
+    mem_free(b->feeds);
+    mem_free(b->ids);
+    hash_free(b->hash);
+}
+
+int bench_run(bench_result *out, runtime *r, const bench_test *test, int reps, const roofline *roof, status *st)
+{
+    bench_state b;
+    *out = (bench_result){.test = *test};
+    int rc = open_state(&b, r, test->batch, st);
+    if (rc == ST_OK) rc = run_reps(&b, out, reps, st);
+    if (rc == ST_OK) set_limit(out, r, roof);
+    close_state(&b, test->batch);
+    return rc;
+}
+
+int bench_no_cache(bench_pair *out, runtime *r, int n, status *st)
+{
+    bench_state b;
+    *out = (bench_pair){.n = n};
+    bench_test cached = {.kind = BENCH_TG, .n = n, .batch = 1};
+    double rate = 0;
+    int rc = open_state(&b, r, 1, st);
+    if (rc == ST_OK) rc = hash_new(&b.hash, st);
+    if (rc == ST_OK) rc = run_once(&b, &cached, &rate, st);
+    out->cached_s = rate > 0 ? n / rate : 0;
+    int64_t start = clock_ns();
+    for (int i = 1; i <= n && rc == ST_OK; i++) {
+        rc = kv_seq_truncate(b.seqs[0], 0, st);
+        if (rc == ST_OK) rc = fill(&b, 0, i, st);
+    }
+    out->uncached_s = (double)(clock_ns() - start) * 1e-9;
+    close_state(&b, 1);
+    return rc;
+}

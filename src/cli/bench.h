@@ -1,0 +1,48 @@
+/* bench.h - timing the engine: what a test is, running it, and what the machine would allow.
+ *
+ *      ppN        prefill of N tokens in one sequence, tokens/s
+ *      tgN@D      N single-token steps after D tokens of context, tokens/s
+ *      tbNxB@D    N steps of B sequences that hold D tokens of their own each, all B tokens in one step, total tokens/s
+ *
+ * Tokens are pseudo-random ids (xorshift64*), the same for every engine that is compared. Each test runs once to warm up, then `reps` times.
+ */
+#ifndef KVASIR_CLI_BENCH_H
+#define KVASIR_CLI_BENCH_H
+
+#include "cli/runtime.h"
+#include "kernel/roofline.h"
+
+#define BENCH_MAX_TESTS 64
+#define BENCH_MAX_REPS 100
+
+typedef enum bench_kind { BENCH_PP, BENCH_TG, BENCH_TB } bench_kind;
+
+typedef struct bench_test {
+    char name[40];
+    bench_kind kind;
+    int n, batch, depth;
+} bench_test;
+
+typedef struct bench_result {
+    bench_test test;
+    double median, min, max; /* tokens/s */
+    double limit;            /* tokens/s that bandwidth, or arithmetic, would allow */
+    double bytes_per_token;  /* of weights and cache; for pp: of the whole prompt, over its tokens */
+    uint64_t hash;           /* of all logits of the last run */
+} bench_result;
+
+/* "pp512,tg32@2048,tb16x4@256"; ST_ARG names the word that is not a test. */
+int bench_parse(bench_test *tests, int *n, const char *text, status *st);
+/* What the tests need of an engine. */
+int bench_context(const bench_test *tests, int n);
+int bench_sessions(const bench_test *tests, int n);
+int bench_run(bench_result *out, runtime *r, const bench_test *test, int reps, const roofline *roof, status *st);
+
+typedef struct bench_pair {
+    int n; /* tokens generated */
+    double cached_s, uncached_s;
+} bench_pair;
+/* Generating n tokens after an empty context with the cache, and by computing the whole text anew for every token. */
+int bench_no_cache(bench_pair *out, runtime *r, int n, status *st);
+
+#endif

@@ -1,0 +1,225 @@
+#include <editline/readline.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "cli/answer.h"
+#include "cli/conversation.h"
+#include "cli/model_dir.h"
+
+typedef struct chat {
+    runtime r;
+    session *session;
+    conversation conversation;
+    answer_options options;
+    answer last;      /* figures of the newest answer */
+    int64_t answered; /* tokens of all answers */
+    bool tty, quiet;
+    char *history;    /* file of typed lines; NULL = none is kept */
+} chat;
+
+/* Ctrl-C stops the answer, not the program; between answers it is the terminal's again. */
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int signal_number)
+{
+    (void)signal_number;
+    interrupted = 1;
+}
+
+static const char help_text[] = "/reset        forget the conversation (a system message stays)\n"
+                                "/system TEXT  set the system message and begin anew (no TEXT: none)\n"
+                                "/save FILE    write the conversation as JSON\n"
+                                "/load FILE    go on with a saved one\n"
+                                "/stats        context, cache and speeds\n"
+                                "/help         this\n"
+                                "/quit         leave (so does Ctrl-D); Ctrl-C stops an answer\n";
+
+/* One line, NULL at the end of input; free with free(). */
+static char *read_line(const chat *c)
+{
+    if (c->tty) return readline("> ");
+    char *line = NULL;
+    size_t capacity = 0;
+    ssize_t n = getline(&line, &capacity, stdin);
+    if (n < 0) {
+        free(line);
+        return NULL;
+    }
+    if (n && line[n - 1] == '\n') line[n - 1] = 0;
+    return line;
+}
+
+static void report(const status *st)
+{
+    fflush(stdout);
+    fprintf(stderr, "kvasir: %s\n", st->text);
+}
+
+static void print_stats(const chat *c)
+{
+    const kv_cache *cache = engine_cache(c->r.e);
+    for (int g = 0; g < kv_cache_n_groups(cache); g++) {
+        pool_counts n = pool_count(kv_cache_pool(cache, g));
+        const kv_group *group = kv_cache_group(cache, g);
+        char window[32] = "all tokens";
+        if (group->layout.window) snprintf(window, sizeof window, "a window of %d", group->layout.window);
+        fprintf(stderr, "cache group %d: %d layers over %s, %u of %u blocks in use\n", g, group->n_layers, window, n.in_use, n.total);
+    }
+    fprintf(stderr, "%zu messages, %lld tokens answered\n", c->conversation.n, (long long)c->answered);
+    if (c->last.stats.prompt_tokens) answer_print_stats(&c->last, &c->r);
+}
+
+static void reset(chat *c)
+{
+    bool system = c->conversation.n && strcmp(c->conversation.messages[0].role, "system") == 0;
+    conversation_truncate(&c->conversation, system);
+}
+
+/* A line that begins with a slash. Returns false to leave. */
+static bool obey(chat *c, const char *line)
+{
+    status st = STATUS_INIT;
+    size_t n = strcspn(line, " ");
+    const char *rest = line + n + strspn(line + n, " ");
+    bool known = true;
+#define IS(name) (n == strlen(name) && memcmp(line, name, n) == 0)
+    if (IS("/quit") || IS("/exit")) return false;
+    if (IS("/reset")) reset(c);
+    else if (IS("/system")) {
+        conversation_truncate(&c->conversation, 0);
+        conversation_set_system(&c->conversation, rest, &st);
+    } else if (IS("/save") && *rest) conversation_save(&c->conversation, rest, &st);
+    else if (IS("/load") && *rest) conversation_load(&c->conversation, rest, &st);
+    else if (IS("/stats")) print_stats(c);
+    else if (IS("/help")) fputs(help_text, stderr);
+    else known = false;
+#undef IS
+    if (!known) fprintf(stderr, "there is no such command, or it lacks its file\n%s", help_text);
+    if (st.code) report(&st);
+    return true;
+}
+
+static int answer_line(chat *c, const char *line, status *st)
+{
+    size_t before = c->conversation.n;
+    token_list ids = {0};
+    answer a = {.stream = true, .quiet = c->quiet || !c->tty, .interrupted = &interrupted};
+    if (conversation_add(&c->conversation, "user", line, strlen(line), st) == ST_OK &&
+        conversation_encode(&c->conversation, c->r.m, &ids, st) == ST_OK) {
+        struct sigaction catch = {.sa_handler = interrupt}, before_it;
+        interrupted = 0;
+        sigaction(SIGINT, &catch, &before_it);
+        answer_run(&a, &c->r, c->session, ids.ids, ids.n, &c->options.params, st);
+        sigaction(SIGINT, &before_it, NULL);
+        putchar('\n');
+        fflush(stdout);
+    }
+    if (st->code == ST_OK) conversation_add(&c->conversation, "assistant", strbuf_cstr(&a.text), a.text.n_bytes, st);
+    if (st->code) conversation_truncate(&c->conversation, before);
+    else {
+        if (!c->quiet) answer_print_stats(&a, &c->r);
+        c->answered += a.stats.generated_tokens;
+        c->last = (answer){.stats = a.stats, .finish = a.finish};
+    }
+    answer_deinit(&a);
+    token_list_deinit(&ids);
+    return st->code;
+}
+
+/* An error of one turn is told, and the conversation goes on without that turn. */
+static int talk(chat *c)
+{
+    char *line;
+    bool go_on = true;
+    while (go_on && !ferror(stdout) && (line = read_line(c))) {
+        if (c->tty && *line) add_history(line);
+        status st = STATUS_INIT;
+        if (*line == '/') go_on = obey(c, line);
+        else if (*line && answer_line(c, line, &st)) {
+            report(&st);
+            if (!c->tty) go_on = false;
+        }
+        free(line);
+        if (!go_on && st.code) return 1;
+    }
+    if (c->tty) fputc('\n', stderr);
+    return 0;
+}
+
+/* Lines typed are kept beside the models; NULL when there is no place for them. */
+static char *history_path(void)
+{
+    status st = STATUS_INIT;
+    char *dir, *path = NULL;
+    if (model_dir_create(&dir, &st)) return NULL;
+    strbuf b;
+    strbuf_init(&b, 0);
+    strbuf_printf(&b, "%s/.chat-history", dir);
+    path = strbuf_take(&b, NULL);
+    strbuf_deinit(&b);
+    mem_free(dir);
+    return path;
+}
+
+static int open_chat(chat *c, const args *a, status *st)
+{
+    engine_config e = {.context = (int)args_int(a, "ctx")};
+    const char *system = args_string(a, "system");
+    if (runtime_open(&c->r, a, args_positional(a, 0), e, st) || session_new(&c->session, c->r.e, st) ||
+        conversation_init(&c->conversation, c->r.m, args_string(a, "chat-template"), st) ||
+        answer_options_init(&c->options, a, c->r.m, st) || (system && conversation_set_system(&c->conversation, system, st)))
+        return st->code;
+    if (!c->conversation.template)
+        fprintf(stderr, "%s has no chat template (a base model?): it goes on where your text stops. --chat-template FILE gives it one.\n",
+                c->r.m->name);
+    return ST_OK;
+}
+
+static int run(const args *a, status *st)
+{
+    chat c = {.tty = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO), .quiet = args_flag(a, "quiet")};
+    int rc = 1;
+    if (open_chat(&c, a, st) == ST_OK) {
+        if (c.tty) {
+            c.history = history_path();
+            using_history();
+            if (c.history) read_history(c.history);
+            fprintf(stderr, "%s, context %d. /help lists commands, Ctrl-D leaves.\n", c.r.m->name, engine_context(c.r.e));
+        }
+        rc = talk(&c);
+        if (c.history) write_history(c.history);
+    }
+    mem_free(c.history);
+    answer_options_deinit(&c.options);
+    conversation_deinit(&c.conversation);
+    session_free(c.session);
+    runtime_close(&c.r);
+    return rc;
+}
+
+static const option_spec options[] = {
+    {.name = "system", .letter = 's', .kind = OPTION_STRING, .arg = "TEXT", .help = "a system message before the conversation"},
+    {.name = "quiet", .letter = 'q', .kind = OPTION_FLAG, .help = "no closing lines"},
+    ANSWER_OPTIONS,
+    RUNTIME_OPTIONS,
+    CACHE_OPTIONS,
+    {0},
+};
+
+const command cmd_chat = {
+    .name = "chat",
+    .positional = "MODEL",
+    .min_positional = 1,
+    .max_positional = 1,
+    .summary = "Talk with a model",
+    .details = "A conversation on the terminal, with line editing and history. What was said before stays in the cache: each turn computes "
+               "its new tokens only. Lines that begin with a slash are commands; /help lists them. When standard input is not a "
+               "terminal, every line is a turn.\n\n"
+               "  kvasir chat smollm2-135m-instruct --system \"You answer in one sentence.\"",
+    .options = options,
+    .run = run,
+};

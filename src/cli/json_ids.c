@@ -1,0 +1,21 @@
+#include "cli/json_ids.h"
+
+#include <jansson.h>
+
+int json_ids_parse(token_list *out, const char *text, size_t n_bytes, status *st)
+{
+    json_error_t e;
+    json_t *array = json_loadb(text, n_bytes, 0, &e), *id;
+    if (!array) return status_set(st, ST_FORMAT, (uint64_t)e.line, "line %d: %s", e.line, e.text);
+    int rc = json_array_size(array) ? ST_OK : status_set(st, ST_FORMAT, STATUS_NO_POS, "not an array of token ids");
+    size_t i;
+    json_array_foreach(array, i, id)
+    {
+        json_int_t v = json_is_integer(id) ? json_integer_value(id) : -1;
+        if (v < 0 || v > INT32_MAX) rc = status_set(st, ST_FORMAT, i, "element %zu is not a token id", i);
+        else rc = token_list_add(out, (int32_t)v, st);
+        if (rc) break;
+    }
+    json_decref(array);
+    return rc;
+}

@@ -1,0 +1,69 @@
+#include "cli/runtime.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+static void show_progress(void *user, uint64_t done, uint64_t total)
+{
+    progress *bar = user;
+    bar->total = total;
+    progress_update(bar, done);
+}
+
+static int choose_kernels(const kernels **out, const args *a, status *st)
+{
+    const char *name = args_string(a, "cpu");
+    cpu_level level = strcmp(name, "scalar") == 0 ? CPU_SCALAR : strcmp(name, "avx2") == 0 ? CPU_AVX2 : CPU_AUTO;
+    *out = kernels_get(level);
+    if (*out) return ST_OK;
+    return status_set(st, ST_UNSUPPORTED, STATUS_NO_POS, "this processor lacks %s; leave --cpu out to use what it has", name);
+}
+
+int runtime_open_model(runtime *r, const args *a, const char *model_name, int context, status *st)
+{
+    *r = (runtime){0};
+    char *path = NULL;
+    model_options o = {.context = context, .progress = show_progress};
+    progress bar;
+    o.user = &bar;
+    int n = args_given(a, "threads") ? (int)args_int(a, "threads") : threads_available();
+    if (choose_kernels(&o.ks, a, st) || model_path(&path, model_name, st) || threads_new(&r->team, n, st)) {
+        mem_free(path);
+        return st->code;
+    }
+    o.team = r->team;
+    progress_begin(&bar, "loading", 0, "B");
+    int rc = model_load(&r->m, path, &o, st);
+    progress_end(&bar);
+    mem_free(path);
+    if (rc) runtime_close(r);
+    return rc;
+}
+
+int runtime_engine_config(engine_config *c, const args *a, status *st)
+{
+    c->exact = args_flag(a, "exact");
+    c->format = kv_format_get(c->exact && !args_given(a, "kv") ? "f32" : args_string(a, "kv"));
+    c->block_tokens = (int)args_int(a, "block-size");
+    if (c->block_tokens & (c->block_tokens - 1))
+        return status_set(st, ST_ARG, STATUS_NO_POS, "--block-size %d is not a power of two; choose 8, 16, 32, 64, 128 or 256", c->block_tokens);
+    c->chunk = (int)args_int(a, "chunk");
+    c->kv_memory_bytes = args_bytes(a, "kv-memory");
+    return ST_OK;
+}
+
+int runtime_open(runtime *r, const args *a, const char *model_name, engine_config base, status *st)
+{
+    if (runtime_engine_config(&base, a, st) || runtime_open_model(r, a, model_name, base.context, st)) return st->code;
+    if (engine_new(&r->e, r->m, r->team, &base, st)) runtime_close(r);
+    return st->code;
+}
+
+void runtime_close(runtime *r)
+{
+    engine_free(r->e);
+    model_free(r->m);
+    threads_free(r->team);
+    *r = (runtime){0};
+}

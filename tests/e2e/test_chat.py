@@ -1,0 +1,104 @@
+"""kvasir chat: on a pipe, and on a terminal with its keys."""
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import time
+
+from program import GEMMA, KVASIR, SMOLLM, fails, works
+
+GREEDY = ("--temperature", "0", "-n", "40")
+
+
+def chat(*lines, model=SMOLLM, options=GREEDY):
+    return works("chat", model, *options, text="".join(line + "\n" for line in lines))
+
+
+def test_turns_follow_each_other_and_reuse_the_cache():
+    done = chat("My name is Ada.", "What is my name?")
+    assert "Ada" in done.stdout
+    closing = re.findall(r"prompt (\d+) tokens(?: \((\d+) from the cache\))?", done.stderr)
+    assert len(closing) == 2 and closing[0][1] == ""
+    assert int(closing[1][1]) >= int(closing[0][0]) and int(closing[1][0]) > int(closing[1][1])
+
+
+def test_reset_forgets():
+    done = chat("Hello", "/reset", "Hello")
+    first, second = re.findall(r"prompt (\d+) tokens", done.stderr)
+    assert first == second
+    answers = done.stdout.split("\n")
+    assert len(answers) >= 2
+
+
+def test_save_and_load(tmp_path):
+    saved = tmp_path / "talk.json"
+    chat("My dog is called Rex.", f"/save {saved}")
+    messages = json.loads(saved.read_text())
+    assert [m["role"] for m in messages] == ["user", "assistant"] and messages[0]["content"] == "My dog is called Rex."
+    again = chat(f"/load {saved}", "What is my dog called?")
+    straight = chat("My dog is called Rex.", "What is my dog called?")
+    assert len(again.stdout) > 10 and straight.stdout.endswith(again.stdout)
+    (tmp_path / "bad").write_text("[{]")
+    assert "line 1" in chat(f"/load {tmp_path}/bad", f"/load {tmp_path}/none", "/load").stderr
+
+
+def test_system_stats_help_and_unknown_commands():
+    done = chat("/system You are a cat.", "Hi", "/stats", "/help", "/nonsense", "/quit", "never read")
+    assert "blocks in use" in done.stderr and "/reset" in done.stderr and "no such command" in done.stderr
+    assert "3 messages" in done.stderr and done.stderr.count("prompt ") == 2
+
+
+def test_a_base_model_says_that_it_has_no_template():
+    done = chat("The sky is", model=GEMMA, options=("--temperature", "0", "-n", "4"))
+    assert "no chat template" in done.stderr and done.stdout.strip()
+
+
+def test_a_turn_that_does_not_fit_is_told():
+    fails_with = fails
+    done = subprocess.run([KVASIR, "chat", SMOLLM, "--ctx", "48", *GREEDY], input="word " * 60 + "\n", capture_output=True, text=True)
+    assert done.returncode == 1 and "context holds 48" in done.stderr
+    fails_with(1, "chat", "no-such-model", says="no-such-model")
+
+
+class Terminal:
+    """The program on a pseudo-terminal."""
+
+    def __init__(self, folder, *options):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.environ.update(TERM="xterm")
+            os.execv(KVASIR, [KVASIR, "chat", SMOLLM, *options])
+        self.seen = ""
+
+    def wait_for(self, pattern, seconds=60):
+        end = time.monotonic() + seconds
+        while not (found := re.search(pattern, self.seen)):
+            assert time.monotonic() < end, self.seen
+            if select.select([self.fd], [], [], 1)[0]:
+                self.seen += os.read(self.fd, 65536).decode(errors="replace")
+        self.seen = self.seen[found.end():]
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def exit_status(self):
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def test_on_a_terminal(tmp_path):
+    t = Terminal(tmp_path, "--temperature", "0", "--ignore-eos", "-n", "3000")
+    t.wait_for("/help lists commands")
+    t.wait_for("> ")
+    t.type("Tell a very long story.\r")
+    t.wait_for(r"\w+ \w+ \w+ \w+ \w+ \w+ \w+ \w+")
+    os.kill(t.pid, signal.SIGINT)  # stops the answer, not the program
+    t.wait_for(r"\| cancelled")
+    t.wait_for("> ")
+    t.type("/stats\r")
+    t.wait_for("blocks in use")
+    t.wait_for("> ")
+    t.type("\x04")
+    assert t.exit_status() == 0
