@@ -1,0 +1,142 @@
+/* talk.h - a session and all that it said, for tests. */
+#ifndef KVASIR_TESTS_TALK_H
+#define KVASIR_TESTS_TALK_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/engine.h"
+#include "tiny_model.h"
+
+#define TALK_TOKENS 512
+
+typedef struct talk {
+    session *s;
+    int32_t tokens[TALK_TOKENS];
+    int64_t positions[TALK_TOKENS];
+    float logprobs[TALK_TOKENS];
+    token_logprob top[TALK_TOKENS][4];
+    int n_top[TALK_TOKENS];
+    int n, cancel_at; /* cancel_at: in the callback of that token, from 1; 0 = never */
+    struct talk *other; /* cancelled there as well */
+    char text[4096];
+    size_t n_bytes;
+    int64_t dropped[16];
+    int n_drops;
+    int64_t progress_done, progress_total;
+    int n_progress;
+} talk;
+
+static inline void talk_token(void *user, const token_event *t)
+{
+    talk *k = user;
+    assert_true(k->n < TALK_TOKENS && k->n_bytes + t->n_bytes < sizeof k->text);
+    k->tokens[k->n] = t->token;
+    k->positions[k->n] = t->position;
+    k->logprobs[k->n] = t->logprob;
+    k->n_top[k->n] = t->n_top;
+    for (int i = 0; i < t->n_top && i < 4; i++) k->top[k->n][i] = t->top[i];
+    k->n++;
+    memcpy(k->text + k->n_bytes, t->text, t->n_bytes);
+    k->n_bytes += t->n_bytes;
+    if (k->n != k->cancel_at) return;
+    session_cancel(k->s);
+    if (k->other) session_cancel(k->other->s);
+}
+
+static inline void talk_progress(void *user, int64_t done, int64_t total)
+{
+    talk *k = user;
+    assert_true(done > k->progress_done && done <= total);
+    k->progress_done = done;
+    k->progress_total = total;
+    k->n_progress++;
+}
+
+static inline void talk_drop(void *user, int64_t n_dropped)
+{
+    talk *k = user;
+    k->dropped[k->n_drops++] = n_dropped;
+}
+
+/* Greedy, without an end. */
+static inline generate_params talk_params(int64_t max_tokens)
+{
+    generate_params p = {.sampling = sampler_defaults(), .max_tokens = max_tokens, .n_logprobs = -1, .keep = -1};
+    p.sampling.temperature = 0;
+    return p;
+}
+
+static inline engine *talk_engine(const model *m, threads *team, engine_config c)
+{
+    status st = STATUS_INIT;
+    engine *e = NULL;
+    if (engine_new(&e, m, team, &c, &st)) fail_msg("%s", st.text);
+    return e;
+}
+
+static inline void talk_open(talk *k, engine *e)
+{
+    status st = STATUS_INIT;
+    memset(k, 0, sizeof *k);
+    if (session_new(&k->s, e, &st)) fail_msg("%s", st.text);
+}
+
+static inline int talk_try(talk *k, const int32_t *ids, size_t n, const generate_params *p, status *st)
+{
+    session_callbacks cb = {talk_token, talk_progress, talk_drop, k};
+    k->n = k->n_drops = k->n_progress = 0;
+    k->n_bytes = 0;
+    k->progress_done = 0;
+    return session_start(k->s, ids, n, p, &cb, st);
+}
+
+static inline void talk_start(talk *k, const int32_t *ids, size_t n, const generate_params *p)
+{
+    status st = STATUS_INIT;
+    if (talk_try(k, ids, n, p, &st)) fail_msg("%s", st.text);
+}
+
+/* A step, after which the cache must add up. */
+static inline void talk_step(engine *e)
+{
+    status st = STATUS_INIT;
+    if (engine_step(e, &st) || kv_cache_audit(engine_cache(e), &st)) fail_msg("%s", st.text);
+}
+
+static inline void talk_run(engine *e)
+{
+    for (int i = 0; engine_n_active(e); i++) {
+        if (i == 5000) fail_msg("no end after %d steps", i);
+        talk_step(e);
+    }
+}
+
+static inline void talk_answer(talk *k, engine *e, const int32_t *ids, size_t n, const generate_params *p)
+{
+    talk_start(k, ids, n, p);
+    talk_run(e);
+}
+
+/* Bytes of a script as token ids. */
+static inline size_t talk_bytes(int32_t *ids, const char *text)
+{
+    size_t n = strlen(text);
+    for (size_t i = 0; i < n; i++) ids[i] = (unsigned char)text[i];
+    return n;
+}
+
+static inline void talk_same(const talk *a, const talk *b)
+{
+    assert_int_equal(a->n, b->n);
+    assert_memory_equal(a->tokens, b->tokens, (size_t)a->n * sizeof *a->tokens);
+    assert_int_equal(a->n_bytes, b->n_bytes);
+    assert_memory_equal(a->text, b->text, a->n_bytes);
+}
+
+#endif
