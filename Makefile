@@ -78,12 +78,14 @@ UNIT_PROGRAMS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(UNIT_SOURCES))
 BENCH_PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard bench/*.c)))
 FUZZ_SOURCES := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_PROGRAMS := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/%,$(FUZZ_SOURCES))
-# The unit tests worth running under ThreadSanitizer: those whose source speaks of threads.
-THREAD_PROGRAMS = $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(shell grep -li thread $(UNIT_SOURCES) /dev/null))
+# Under the address sanitizer go the unit tests that need no real model (too slow there), under the thread sanitizer those of them that
+# speak of threads.
+SMALL_SOURCES = $(shell grep -L KVASIR_MODELS $(UNIT_SOURCES))
+SMALL_PROGRAMS = $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(SMALL_SOURCES))
+THREAD_PROGRAMS = $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(shell grep -li thread $(SMALL_SOURCES)))
 TEST_ARCHIVE := $(BUILD)/libeverything.a
 SHARED := libkvasir.so.$(VERSION)
-LIBRARIES := $(if $(wildcard include/kvasir.h),$(BUILD)/libkvasir.a $(BUILD)/$(SHARED))
-BINARY := $(if $(wildcard src/cli/main.c),kvasir)
+LIBRARIES := $(BUILD)/libkvasir.a $(BUILD)/$(SHARED)
 
 RUN = $(firstword $(wildcard .venv/bin/python) python3) tests/run.py
 in_variant = $(patsubst $(BUILD)/%,build/$(1)$(SUFFIX)/%,$(2))
@@ -94,9 +96,9 @@ SUBMAKE = $(MAKE) --no-print-directory $(PARALLEL)
 .SUFFIXES:
 .SECONDARY:
 .PHONY: all help unit test test-unit test-e2e test-full asan tsan fuzz bench demo lint format install uninstall clean \
-	objects unit-programs thread-programs fuzz-programs bench-programs models FORCE
+	objects unit-programs small-programs thread-programs fuzz-programs bench-programs models FORCE
 
-all: $(BINARY) $(LIBRARIES) ## the program ./kvasir and the libraries (the default)
+all: kvasir $(LIBRARIES) ## the program ./kvasir and the libraries (the default)
 
 # ---- Compile and link.
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags | build/.dependencies
@@ -156,6 +158,7 @@ $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(TEST_ARCHIVE)
 
 objects: $(OBJECTS)
 unit-programs: $(UNIT_PROGRAMS)
+small-programs: $(SMALL_PROGRAMS)
 thread-programs: $(THREAD_PROGRAMS)
 fuzz-programs: $(FUZZ_PROGRAMS)
 bench-programs: $(BENCH_PROGRAMS)
@@ -167,34 +170,38 @@ unit: $(BUILD)/tests/test_$(T) ## build and run one unit test: make unit T=gguf 
 test test-unit test-e2e test-full asan tsan fuzz: export WERROR := 1
 test-full: export TEST_FULL := 1
 
+# What tests need: packages, the program, and the models that it fetches.
+define ready
+@scripts/setup test
+@$(SUBMAKE) all
+@$(SUBMAKE) models
+endef
+
 test: ## everything that must pass: units, sanitizers, fuzzers, end to end; sets up what it needs
-	@scripts/setup test
-	@$(SUBMAKE) all unit-programs bench-programs
-	@$(SUBMAKE) VARIANT=asan unit-programs
+	$(ready)
+	@$(SUBMAKE) unit-programs bench-programs
+	@$(SUBMAKE) VARIANT=asan small-programs
 	@$(SUBMAKE) VARIANT=tsan thread-programs
 	@$(SUBMAKE) VARIANT=fuzz fuzz-programs
-	@$(SUBMAKE) models
-	@$(RUN) --unit $(UNIT_PROGRAMS) $(call in_variant,asan,$(UNIT_PROGRAMS)) $(call in_variant,tsan,$(THREAD_PROGRAMS)) \
+	@$(RUN) --unit $(UNIT_PROGRAMS) $(call in_variant,asan,$(SMALL_PROGRAMS)) $(call in_variant,tsan,$(THREAD_PROGRAMS)) \
 		--fuzz $(patsubst tests/fuzz/%.c,build/fuzz/tests/%,$(FUZZ_SOURCES)) --fuzz-seconds $(TEST_FUZZ_SECONDS) --e2e tests/e2e
 
 test-full: TEST_FUZZ_SECONDS := 120
 test-full: test ## the same with the tests that take long
 
 test-unit: ## the unit tests alone, in the release build
-	@scripts/setup test
+	$(ready)
 	@$(SUBMAKE) unit-programs
 	@$(RUN) --unit $(UNIT_PROGRAMS)
 
 test-e2e: ## the end-to-end tests alone; E2E=tests/e2e/test_x.py chooses one file
-	@scripts/setup test
-	@$(SUBMAKE) all
-	@$(SUBMAKE) models
+	$(ready)
 	@$(RUN) --e2e $(E2E)
 
 asan: ## the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@scripts/setup test
-	@$(SUBMAKE) VARIANT=asan unit-programs
-	@$(RUN) --unit $(call in_variant,asan,$(UNIT_PROGRAMS))
+	@$(SUBMAKE) VARIANT=asan small-programs
+	@$(RUN) --unit $(call in_variant,asan,$(SMALL_PROGRAMS))
 
 tsan: ## the unit tests that use threads under ThreadSanitizer
 	@scripts/setup test

@@ -1,5 +1,5 @@
-/* Attention alone, one layer at a time over a cache too large for the processor's own: decode by depth, split and threads, against
- * the read bandwidth measured here; prefill in multiply-adds.
+/* Attention alone, one layer at a time over a cache too large for the processor's own: decode by depth, split and
+ * threads, against the read bandwidth measured here; prefill in multiply-adds.
  *
  *      bench_attention [--quick]
  */
@@ -53,11 +53,13 @@ static context make_context(model_shape s, int n_tok, size_t n_bytes)
     c.spans = mem_array((size_t)c.n_blocks, sizeof *c.spans);
     if (!c.memory || !c.spans) die("out of memory");
     uint16_t *h = (uint16_t *)c.memory;
-    for (size_t i = 0; i < c.n_bytes / 2; i++) h[i] = (uint16_t)(0x3000 + (i * 40503u >> 4) % 0x400); /* 0.125 .. 0.25 */
+    for (size_t i = 0; i < c.n_bytes / 2; i++)
+        h[i] = (uint16_t)(0x3000 + (i * 40503u >> 4) % 0x400); /* 0.125 .. 0.25 */
     for (int i = 0; i < c.n_blocks; i++) {
-        int place = (int)((int64_t)i * 7919 % c.n_blocks); /* 7919 is prime and larger than no multiple: a permutation */
+        int place = (int)((int64_t)i * 7919 % c.n_blocks); /* a permutation: 7919 is prime */
         int n = n_tok - i * BLOCK_TOKENS < BLOCK_TOKENS ? n_tok - i * BLOCK_TOKENS : BLOCK_TOKENS;
-        c.spans[i] = (attn_span){c.memory + (size_t)place * c.layer_bytes * (size_t)c.n_layers, 0, n, (int64_t)i * BLOCK_TOKENS};
+        c.spans[i] =
+            (attn_span){c.memory + (size_t)place * c.layer_bytes * (size_t)c.n_layers, 0, n, (int64_t)i * BLOCK_TOKENS};
     }
     return c;
 }
@@ -115,7 +117,8 @@ static double time_layer(const context *c, const kernels *ks, threads *team, int
     size_t n = (size_t)n_rows * (size_t)c->s.n_heads * (size_t)c->s.d, head = (size_t)c->s.d * 2 * BLOCK_TOKENS;
     float *q = mem_calloc(n, sizeof *q), *out = mem_calloc(n, sizeof *out);
     attn_shape shape = {c->s.n_heads, c->s.n_kv_heads, c->s.d, c->s.d, BLOCK_TOKENS};
-    if (!q || !out || attn_plan_new(&p, ks, shape, threads_count(team), n_rows, 1, c->n_blocks, &st)) die("out of memory");
+    if (!q || !out || attn_plan_new(&p, ks, shape, threads_count(team), n_rows, 1, c->n_blocks, &st))
+        die("out of memory");
     for (size_t i = 0; i < n; i++) q[i] = (float)(i % 17) / 17 - 0.5f;
     double t[REPS];
     for (int rep = -1; rep < REPS; rep++) { /* the first only warms up */
@@ -129,7 +132,8 @@ static double time_layer(const context *c, const kernels *ks, threads *team, int
             attn_plan_build(p, threads_count(team), split);
             for (int layer = 0; layer < c->n_layers; layer++) {
                 size_t at = (size_t)layer * c->layer_bytes;
-                attn_layer l = {ks->attend_f16, at, at + (size_t)c->s.n_kv_heads * head, head, head, 1 / sqrtf((float)c->s.d), 0};
+                attn_layer l = {ks->attend_f16,           at, at + (size_t)c->s.n_kv_heads * head, head, head,
+                                1 / sqrtf((float)c->s.d), 0};
                 attn_run(p, team, &l, q, out);
             }
         }
@@ -150,7 +154,8 @@ static void bench_decode(const kernels *ks, threads *team, double bandwidth, boo
             double bytes = (double)c.layer_bytes * c.n_blocks;
             for (int split = threads_count(team) > 1 ? 0 : 1; split < 2; split++) {
                 double t = time_layer(&c, ks, team, 1, split, 1);
-                printf("decode  %-17s depth %5d  threads %d  split %-3s  %9.0f ns  %6.2f GB/s  %3.0f%% of read bandwidth\n",
+                printf("decode  %-17s depth %5d  threads %d  split %-3s  %9.0f ns  %6.2f GB/s  %3.0f%% of read "
+                       "bandwidth\n",
                        shapes[i].name, depth, threads_count(team), split ? "on" : "off", t * 1e9, bytes / t * 1e-9,
                        100 * bytes / t / bandwidth);
             }
@@ -166,8 +171,8 @@ static void bench_prefill(const kernels *ks, threads *team, bool quick)
             context c = make_context(shapes[i], n, 0);
             double t = time_layer(&c, ks, team, n, true, 1);
             double macs = (double)n * (n + 1) / 2 * shapes[i].n_heads * shapes[i].d * 2;
-            printf("prefill %-17s rows  %5d  threads %d             %9.0f ns  %6.1f G multiply-adds/s\n", shapes[i].name, n,
-                   threads_count(team), t * 1e9, macs / t * 1e-9);
+            printf("prefill %-17s rows  %5d  threads %d             %9.0f ns  %6.1f G multiply-adds/s\n",
+                   shapes[i].name, n, threads_count(team), t * 1e9, macs / t * 1e-9);
             free_context(&c);
         }
     }

@@ -18,7 +18,7 @@ import sys
 import time
 import xml.etree.ElementTree
 
-PROGRAM_SECONDS = 900
+PROGRAM_SECONDS = 600
 
 
 class Result:

@@ -1,5 +1,5 @@
 /* layout.h - what one token costs: layouts of K and V, groups of layers, and the one formula for the size of a cache
- * (design I1).
+ * (I1).
  *
  *      GQA(n_kv_heads, d_k, d_v, window)   n_kv_heads * (d_k + d_v) elements per token and layer (MHA, MQA: the same)
  *      MLA(d_c, d_rope)                    d_c + d_rope

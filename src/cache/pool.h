@@ -8,7 +8,7 @@
  *                            |                                           \--pool_evict--> FREE
  *                            \--pool_begin_move--> IN_FLIGHT --pool_end_move--> IN_USE or CACHED
  *
- * P1 free + cached + in use + in flight = total, after every operation (design I3); pool_audit recounts.
+ * P1 free + cached + in use + in flight = total, after every operation (I3); pool_audit recounts.
  * P2 A block of refs > 0 is never given out again; a FREE block has refs 0.
  * P3 A block is IN_FLIGHT exactly while its location is LOADING or SAVING. References may come and go meanwhile; its
  *    bytes are nobody's but the mover's. A block that lost its last reference on the way ends CACHED.

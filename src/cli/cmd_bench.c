@@ -77,7 +77,7 @@ static void print_markdown(const report *p)
                r->max, r->limit, percent(r), r->bytes_per_token * 1e-6, (unsigned long long)r->hash);
     }
     printf("\nroofline: this machine reads %.1f GB/s, does %.0f G int8 and %.0f G float multiply-adds/s with %d threads; "
-           "the limit of tg and tb is bandwidth over bytes per token, of pp operations over those peaks\n",
+           "the limit is bandwidth over bytes, or operations over those peaks, whichever is lower\n",
            p->roof.read_bytes_s * 1e-9, p->roof.int8_macs_s * 1e-9, p->roof.float_macs_s * 1e-9, p->threads);
     if (p->n_pairs) print_pairs(p);
 }
@@ -144,7 +144,7 @@ const command cmd_bench = {
     .summary = "Measure tokens per second against what the machine allows",
     .details = "Tests: ppN, prefill of N tokens; tgN@D, N single-token steps after D tokens of context; tbNxB@D, N steps of B sequences of D tokens "
                "each. Prints median, minimum and maximum of the timed runs, the limit (measured bandwidth over the bytes that a token "
-               "needs, or operations over measured peak), the percentage reached, and a hash of all logits.\n\n"
+               "needs, or operations over measured peak, whichever is lower), the percentage reached, and a hash of all logits.\n\n"
                "  kvasir bench smollm2-135m-instruct --tests pp512,tg32@0,tg32@2048 --threads 2\n"
                "  kvasir bench smollm2-135m-instruct --no-cache",
     .options = options,

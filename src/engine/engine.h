@@ -7,7 +7,7 @@
  *                      ^ in the cache
  *      engine_step:  running sessions first, then prompts in order, at most `chunk` rows --forward--> sample --> on_token
  *
- * N1 What a session says depends on its tokens and parameters alone: not on the other sessions, the chunk or the team (design I5).
+ * N1 What a session says depends on its tokens and parameters alone: not on the other sessions, the chunk or the team (I5).
  * N2 Decoding allocates nothing, apart from text that grows.
  * N3 ids [0, kv length) are in the cache; the rest is pending.
  * Threads: one caller at a time; callbacks run in engine_step.

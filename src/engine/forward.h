@@ -11,7 +11,7 @@
  * layer's window.
  *
  * E1 Rows of a sequence come in ascending slot order; the slots they occupy are written by this call alone.
- * E2 A row's hidden state and logits depend on its sequence's tokens alone, bit for bit: not on the other rows (design I5),
+ * E2 A row's hidden state and logits depend on its sequence's tokens alone, bit for bit: not on the other rows (I5),
  *    and as well for drafts on a line. Drafts of a tree that has other branches between them sum in another order: nearly the same.
  * E3 forward_run allocates nothing.
  * Threads: one forward_run at a time per forward; several forwards may share a model.

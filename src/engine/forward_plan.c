@@ -18,7 +18,7 @@ static kv_place row_place(const forward *f, const batch_row *r, int group)
 
 /* A draft sees its ancestors and itself among the drafts, as far as the window reaches. Drafts on a line need no mask: each sees
  * all before it. */
-static void draft_mask(forward *f, int i, int window, attn_row *row)
+static void draft_mask(forward *f, int i, int group, attn_row *row)
 {
     const batch_row *r = &f->b->rows[i];
     const kv_seq *s = f->b->seqs[r->seq];
@@ -26,8 +26,9 @@ static void draft_mask(forward *f, int i, int window, attn_row *row)
     assert(slot < f->max_drafts);
     bool line = true;
     int n_seen = 0;
-    uint64_t *mask = f->masks[i];
-    memset(mask, 0, sizeof f->masks[i]);
+    int window = f->groups->group[group].layout.window;
+    uint64_t *mask = f->masks[group][i];
+    memset(mask, 0, sizeof f->masks[group][i]);
     for (int j = slot; j >= 0; j = kv_seq_draft_parent(s, j)) {
         if (!window || n_seen++ < window) mask[j / 64] |= (uint64_t)1 << (j % 64);
         line = line && kv_seq_draft_parent(s, j) == j - 1;
@@ -37,13 +38,14 @@ static void draft_mask(forward *f, int i, int window, attn_row *row)
     row->mask_n = slot + 1;
 }
 
-static attn_row visible(forward *f, int i, int window)
+static attn_row visible(forward *f, int i, int group)
 {
+    int window = f->groups->group[group].layout.window;
     const batch_row *r = &f->b->rows[i];
     int64_t len = kv_seq_len(f->b->seqs[r->seq]);
     attn_row row = {.seq = r->seq, .lo = 0, .hi = r->slot + 1};
     if (window && r->position >= window) row.lo = r->position - window + 1;
-    if (r->slot >= len) draft_mask(f, i, window, &row);
+    if (r->slot >= len) draft_mask(f, i, group, &row);
     return row;
 }
 
@@ -58,9 +60,8 @@ static void plan_group(forward *f, int group)
         assert(number == s);
         (void)number;
     }
-    int window = f->groups->group[group].layout.window;
     for (int i = 0; i < f->n; i++) {
-        attn_row row = visible(f, i, window);
+        attn_row row = visible(f, i, group);
         attn_plan_row(plan, &row);
         f->places[group][i] = row_place(f, &f->b->rows[i], group);
     }
@@ -102,13 +103,13 @@ static bool alloc_buffers(forward *f)
     f->logits = floats(f, f->max_logit_rows, p->n_vocab);
     f->angles[0] = floats(f, n, p->n_rot);
     f->angles[1] = rotates_windows_apart(f) ? floats(f, n, p->n_rot) : f->angles[0];
-    f->masks = arena_alloc(&f->memory, (size_t)(f->max_drafts ? n : 1) * sizeof *f->masks, 64);
     f->spans = arena_alloc(&f->memory, (size_t)f->max_spans * sizeof *f->spans, 64);
     bool ok = f->x && f->h && f->q && f->k && f->v && f->att && f->gate && f->up && f->logits && f->angles[0] && f->angles[1] &&
-              f->masks && f->spans;
+              f->spans;
     for (int g = 0; g < f->groups->n; g++) {
         f->places[g] = arena_alloc(&f->memory, (size_t)n * sizeof *f->places[g], 64);
-        ok = ok && f->places[g];
+        f->masks[g] = arena_alloc(&f->memory, (size_t)(f->max_drafts ? n : 1) * sizeof *f->masks[g], 64);
+        ok = ok && f->places[g] && f->masks[g];
     }
     return ok;
 }

@@ -30,7 +30,7 @@ struct forward {
     float *logits;       /* [max_logit_rows][n_vocab] */
     float *angles[2];    /* [n][n_rot] {cos, sin} pairs: of global and of windowed layers */
     kv_place *places[2]; /* [n] by group: where row i's K and V go */
-    uint64_t (*masks)[MASK_WORDS]; /* [n] of draft rows */
+    uint64_t (*masks[2])[MASK_WORDS]; /* [n] of draft rows, by group */
     attn_span *spans;    /* of one sequence, while a plan is made */
     int max_spans;       /* of one sequence */
     arena memory;        /* holds all of the above but plans and products */

@@ -15,7 +15,7 @@
  *      9 temperature           logits / temperature
  *     10 draw                  by the cumulative sum over candidates in descending order, ties by id
  *
- * R1 A draw depends on (seed, choice, position, purpose) alone (design I11): a counter-based generator (Philox 4x32-10), no state.
+ * R1 A draw depends on (seed, choice, position, purpose) alone (I11): a counter-based generator (Philox 4x32-10), no state.
  * R2 A sampler can be cloned; the clone goes on as the original would.
  * R3 sampler_pick allocates nothing.
  * R4 Logprobs are those of the model: log-softmax of the logits before step 1.

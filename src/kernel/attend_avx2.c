@@ -1,10 +1,13 @@
 /* One chunk of attention: scores, softmax, values, for a tile of query rows. The formats differ in load8 alone.
  *
  *      scores   R query rows x V vectors of eight tokens at a time: q is broadcast, K is read once per R rows
- *      values   R query rows x V vectors of eight dimensions: p is broadcast, V is read once per R rows, sub-batch by sub-batch
+ *      values   R query rows x V vectors of eight dimensions: p is broadcast, V is read once per R rows, batch by batch
  *
- * Every number is one chain in a fixed order (scores: d ascending; o: tokens ascending; l: lane i of eight sums places i, i + 8, ...),
- * so neither the tiling nor where blocks begin can be seen in the bits.
+ * Every number is one chain in a fixed order (scores: d ascending; o: tokens ascending; l: lane i of eight sums the
+ * places i, i + 8, ...), so neither the tiling nor where blocks begin can be seen in the bits.
+ *
+ * Memory: runs of a few KB far apart, which the hardware prefetches badly. So the scores fetch V's lines into the
+ * second cache, and the values those of the next chunk's K; fetching into the first cache is only two thirds as fast.
  */
 #include <assert.h>
 #include <math.h>
@@ -26,7 +29,7 @@ typedef struct key_group {
     int place, begin, end;
 } key_group;
 
-/* V rows of n consecutive places, and what comes into the second cache meanwhile: the same part of the next chunk's K. */
+/* V rows of n consecutive places, and what is fetched meanwhile: the same part of the next chunk's K. */
 typedef struct value_run {
     const uint8_t *v, *ahead;
     int place, n;
@@ -39,8 +42,8 @@ typedef struct row_tile {
     float *p[ATTEND_ROWS], *o[ATTEND_ROWS], *m[ATTEND_ROWS], *l[ATTEND_ROWS];
     const attn_row *row[ATTEND_ROWS];
     int lo[ATTEND_ROWS], hi[ATTEND_ROWS];
-    int first, last;         /* the union of all [lo, hi) */
-    int dense_lo, dense_hi;  /* places that every row sees, masks apart; empty when dense_lo >= dense_hi */
+    int first, last;        /* the union of all [lo, hi) */
+    int dense_lo, dense_hi; /* places that every row sees, masks apart; empty when dense_lo >= dense_hi */
 } row_tile;
 
 INLINE __m256 load8(const uint8_t *p, bool half)
@@ -107,12 +110,12 @@ static int gather_keys(const attend_args *a, int first, int last, bool half, key
     return n;
 }
 
-/* K into the second cache, of which the hardware's own guesses get only half as much per second. */
+/* For a chunk that no earlier call announced. */
 static void fetch_keys(const attend_args *a, const key_group *g, int n, bool half)
 {
     size_t step = (size_t)a->block_tokens * elem_bytes(half), n_bytes = (size_t)a->d_k * step;
     size_t line = step > 64 ? step : 64;
-    for (int i = 0; i < n; i += step > 16 ? 2 : 1) {
+    for (int i = 0; i<n; i += step> 16 ? 2 : 1) {
         for (size_t at = 0; at < n_bytes; at += line) _mm_prefetch((const char *)(g[i].k + at), _MM_HINT_T1);
     }
 }
@@ -129,10 +132,12 @@ static int gather_values(const attend_args *a, int first, int last, const attn_r
         while (from < to) {
             int end = from;
             if (!row) end = to;
-            else while (end < to && attn_row_sees(row, a->chunk_begin + end)) end++;
+            else
+                while (end < to && attn_row_sees(row, a->chunk_begin + end)) end++;
             if (end > from) {
                 const uint8_t *v = s->block + a->v_offset + (size_t)(s->row + from - place) * row_bytes;
-                const uint8_t *ahead = j < a->n_next ? a->next[j].block + a->next_k_offset + (v - s->block - a->v_offset) : v;
+                const uint8_t *ahead = v;
+                if (j < a->n_next) ahead = a->next[j].block + a->next_k_offset + (v - s->block - a->v_offset);
                 runs[n++] = (value_run){v, ahead, from, end - from};
             }
             from = end > from ? end : from + 1;
@@ -142,7 +147,8 @@ static int gather_values(const attend_args *a, int first, int last, const attn_r
 }
 
 /* Puts a tile of scores where softmax_row looks for them. */
-static void place_scores(const attend_args *a, const key_group *g, float *const *p, int n_rows, int n_groups, float tile[4][8][8])
+static void place_scores(const attend_args *a, const key_group *g, float *const *p, int n_rows, int n_groups,
+                         float tile[4][8][8])
 {
     __m256 cap = _mm256_set1_ps(a->softcap);
     for (int r = 0; r < n_rows; r++) {
@@ -150,15 +156,16 @@ static void place_scores(const attend_args *a, const key_group *g, float *const 
             float *from = tile[r][v], *to = p[r] + g[v].place;
             if (a->softcap > 0) _mm256_storeu_ps(from, softcap8(_mm256_loadu_ps(from), cap));
             if (g[v].end - g[v].begin == 8) _mm256_storeu_ps(to, _mm256_loadu_ps(from));
-            else for (int i = g[v].begin; i < g[v].end; i++) to[i] = from[i];
+            else
+                for (int i = g[v].begin; i < g[v].end; i++) to[i] = from[i];
         }
     }
 }
 
-/* One dimension of K; the same place of V comes into the second cache meanwhile. Of a pair of groups, which share cache lines or have
+/* One dimension of K; the same place of V is fetched meanwhile. Of a pair of groups, which share cache lines or have
  * lines that span two dimensions, one is fetched here and the other at the next dimension. */
-INLINE void score_step(const key_group *g, size_t at, ptrdiff_t to_v, const float *const *q, size_t d, int n_rows, int n_groups, bool half,
-                       __m256 s[4][8])
+INLINE void score_step(const key_group *g, size_t at, ptrdiff_t to_v, const float *const *q, size_t d, int n_rows,
+                       int n_groups, bool half, __m256 s[4][8])
 {
     for (int v = (int)(d & 1); v < n_groups; v += 2) _mm_prefetch((const char *)(g[v].k + at + to_v), _MM_HINT_T1);
     __m256 x[4];
@@ -169,8 +176,8 @@ INLINE void score_step(const key_group *g, size_t at, ptrdiff_t to_v, const floa
     }
 }
 
-INLINE void score_tile(const attend_args *a, const key_group *g, const float *const *q, float *const *p, int n_rows, int n_groups,
-                       bool half)
+INLINE void score_tile(const attend_args *a, const key_group *g, const float *const *q, float *const *p, int n_rows,
+                       int n_groups, bool half)
 {
     __m256 s[4][8];
     float tile[4][8][8];
@@ -189,8 +196,8 @@ INLINE void score_tile(const attend_args *a, const key_group *g, const float *co
     place_scores(a, g, p, n_rows, n_groups, tile);
 }
 
-INLINE void score_groups(const attend_args *a, const key_group *g, int n, const float *const *q, float *const *p, int n_rows,
-                         int n_groups, bool half)
+INLINE void score_groups(const attend_args *a, const key_group *g, int n, const float *const *q, float *const *p,
+                         int n_rows, int n_groups, bool half)
 {
     int i = 0;
     for (; i + n_groups <= n; i += n_groups) score_tile(a, g + i, q, p, n_rows, n_groups, half);
@@ -239,8 +246,8 @@ static void softmax_row(const attend_args *a, const row_tile *t, int r)
     *t->l[r] = sum8(sum);
 }
 
-INLINE void value_tile(const value_run *runs, int n_runs, int d_v, int d, const float *const *p, float *const *o, int n_rows, int n_vecs,
-                       bool half)
+INLINE void value_tile(const value_run *runs, int n_runs, int d_v, int d, const float *const *p, float *const *o,
+                       int n_rows, int n_vecs, bool half)
 {
     __m256 s[4][8];
     for (int r = 0; r < n_rows; r++) {
@@ -267,8 +274,8 @@ INLINE void value_tile(const value_run *runs, int n_runs, int d_v, int d, const 
     }
 }
 
-INLINE void value_dims(const value_run *runs, int n_runs, int d_v, const float *const *p, float *const *o, int n_rows, int n_vecs,
-                       bool half)
+INLINE void value_dims(const value_run *runs, int n_runs, int d_v, const float *const *p, float *const *o, int n_rows,
+                       int n_vecs, bool half)
 {
     int d = 0;
     for (; d + 8 * n_vecs <= d_v; d += 8 * n_vecs) value_tile(runs, n_runs, d_v, d, p, o, n_rows, n_vecs, half);
@@ -297,7 +304,7 @@ INLINE void values_one_row(const attend_args *a, const row_tile *t, int r, int f
     value_rows(runs, n, a->d_v, t->p + r, t->o + r, 1, half);
 }
 
-/* Each row takes its tokens in ascending order: those before the common range, the common range with the other rows, the rest. */
+/* Each row takes its tokens in ascending order: before the common range, there with the other rows, behind it. */
 INLINE void values(const attend_args *a, const row_tile *t, bool half)
 {
     int lo = t->dense_lo, hi = t->dense_hi;
@@ -318,7 +325,8 @@ INLINE void attend(const attend_args *a, bool half)
 {
     row_tile t;
     key_group groups[ATTN_CHUNK];
-    assert(a->n_rows >= 1 && a->n_rows <= ATTEND_ROWS && a->d_k % 8 == 0 && a->d_v % 8 == 0 && a->block_tokens % 8 == 0);
+    assert(a->n_rows >= 1 && a->n_rows <= ATTEND_ROWS);
+    assert(a->d_k % 8 == 0 && a->d_v % 8 == 0 && a->block_tokens % 8 == 0);
     gather_rows(a, &t);
     if (!t.n) return;
     for (int r = 0; r < t.n; r++) {

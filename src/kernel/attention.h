@@ -13,10 +13,10 @@
  * In memory, the K of one block, layer and KV head is [d_k][block_tokens] (so that scores of 8 tokens are one vector and need no
  * sum across lanes), V is [block_tokens][d_v].
  *
- * Canonical order (design I6): in a chunk all scores (each a chain over d_k in ascending order), then one maximum, then l by
+ * Canonical order (I6): in a chunk all scores (each a chain over d_k in ascending order), then one maximum, then l by
  * one fixed tree over the chunk's 256 places, then o token by token in ascending order; partials merge in ascending chunk order.
- * A1 Rows outside a query's [lo, hi), or masked, contribute nothing and never meet its numbers (0 * NaN): bits of a row's output
- *    depend on its own q, and on the K and V it sees, alone.
+ * A1 Rows outside a query's [lo, hi), or masked, contribute nothing and never meet its numbers (0 * NaN; a load may
+ *    cover them, those lanes are dropped): bits of a row's output depend on its own q, and on the K and V it sees, alone.
  * A2 Splitting over workers changes nothing: each chunk's partial is computed apart even when one worker walks them all.
  * Threads: one attn_run at a time per plan.
  */
@@ -93,7 +93,11 @@ typedef struct attn_layer {
 
 typedef struct attn_plan attn_plan;
 
-/* All memory that steps of up to max_rows rows, max_seqs sequences and max_spans spans (of all sequences together) need. */
+/* All memory that steps of up to max_rows rows, max_seqs sequences and max_spans spans (of all sequences together) need.
+ * Most of it:
+ *   for each worker, 4 * ATTEND_ROWS * (d_k + ATTN_CHUNK + d_v) bytes: a tile's queries and scores, and a partial;
+ *   for split rows, a partial of 4 * (d_v + 2) bytes for each head and chunk that the blocks of max_spans spans can fill,
+ *   or 4 MiB where that is more (pages never touched cost nothing). Rows beyond that aren't split. */
 int attn_plan_new(attn_plan **out, const kernels *ks, attn_shape shape, int max_workers, int max_rows, int max_seqs, int max_spans,
                   status *st);
 void attn_plan_free(attn_plan *p);

@@ -35,7 +35,8 @@ static void set_limits(attn_plan *p, int max_workers, int max_rows, int max_seqs
     p->max_seqs = max_seqs;
     p->max_spans = max_spans;
     p->max_slots = (int)(slots > least ? slots : least);
-    p->max_items = max_rows * p->blocks_per_kv * p->shape.n_kv_heads + 2 * PARTS_PER_WORKER * max_workers; /* see attn_plan_build */
+    p->max_items = max_rows * p->blocks_per_kv * p->shape.n_kv_heads +
+                   2 * PARTS_PER_WORKER * max_workers; /* see attn_plan_build */
 }
 
 static int alloc_all(attn_plan *p, status *st)
@@ -54,7 +55,8 @@ static int alloc_all(attn_plan *p, status *st)
     p->joins = mem_array(items, sizeof *p->joins);
     p->scratch = mem_pages_alloc(p->scratch_bytes);
     p->slot_o = mem_pages_alloc(p->slot_bytes);
-    if (!p->rows || !p->seqs || !p->spans || !p->chunks || !p->tiles || !p->items || !p->joins || !p->scratch || !p->slot_o) {
+    if (!p->rows || !p->seqs || !p->spans || !p->chunks || !p->tiles || !p->items || !p->joins || !p->scratch ||
+        !p->slot_o) {
         return status_nomem(st, p->slot_bytes + p->scratch_bytes);
     }
     p->slot_m = p->slot_o + slots * (size_t)p->shape.d_v;
@@ -62,8 +64,8 @@ static int alloc_all(attn_plan *p, status *st)
     return ST_OK;
 }
 
-int attn_plan_new(attn_plan **out, const kernels *ks, attn_shape shape, int max_workers, int max_rows, int max_seqs, int max_spans,
-                  status *st)
+int attn_plan_new(attn_plan **out, const kernels *ks, attn_shape shape, int max_workers, int max_rows, int max_seqs,
+                  int max_spans, status *st)
 {
     assert(max_workers >= 1 && max_rows >= 1 && max_seqs >= 1 && max_spans >= 1);
     attn_plan *p = mem_calloc(1, sizeof *p);
@@ -189,15 +191,16 @@ static bool add_parts(attn_plan *p, int tile, int head_block, int n_parts)
     p->joins[p->n_joins++] = (plan_join){tile, head_block, p->n_slots};
     for (int i = 0; i < n_parts; i++) {
         int begin = (int)((int64_t)t->n_chunks * i / n_parts), end = (int)((int64_t)t->n_chunks * (i + 1) / n_parts);
-        p->items[p->n_items++] = (plan_item){tile, head_block, t->first_chunk + begin, end - begin, p->n_slots + begin * rows};
+        p->items[p->n_items++] =
+            (plan_item){tile, head_block, t->first_chunk + begin, end - begin, p->n_slots + begin * rows};
     }
     p->n_slots += t->n_chunks * rows;
     return true;
 }
 
-/* One KV head after the other, so that workers share its K and V in the caches; the longest rows (the last of a prompt) first,
- * so that no long item is left to the end. With W workers the parts are at most 2 W PARTS_PER_WORKER: each tile that is split
- * costs more than `most`, of which the total holds W PARTS_PER_WORKER, and its parts are at most cost / most + 1. */
+/* One KV head after the other, so that workers share its K and V in the caches; the longest rows (the last of a prompt)
+ * first, so that no long item is left to the end. With W workers the parts are at most 2 W PARTS_PER_WORKER: a tile that
+ * is split costs more than `most`, of which the total holds W PARTS_PER_WORKER, and has at most cost / most + 1 parts. */
 void attn_plan_build(attn_plan *p, int n_workers, bool split)
 {
     assert(n_workers >= 1 && n_workers <= p->max_workers && p->n_items == 0);

@@ -13,7 +13,7 @@ typedef struct attn_job {
     int expected[THREADS_MAX]; /* the item that each worker most likely takes next, whose first keys it fetches ahead */
 } attn_job;
 
-/* The query rows of one tile and head block, and where each one's results go. Row i is token i / heads.n, head i % heads.n. */
+/* The query rows of one tile and head block, and where results go. Row i is token i / heads.n, head i % heads.n. */
 typedef struct tile_io {
     const plan_tile *tile;
     head_range heads;
@@ -61,81 +61,98 @@ static size_t keys_of(const attn_job *j, int head_block)
     return j->layer->k_offset + (size_t)plan_heads(j->p, head_block).kv_head * j->layer->k_head_stride;
 }
 
-/* Announces chunk c (NULL = none) of a KV head whose K begins at k_offset. */
-static void announce(const attn_plan *p, const plan_chunk *c, size_t k_offset, attend_args *a)
+/* One item on its way through a worker. */
+typedef struct unit {
+    const attn_job *job;
+    const plan_item *item;
+    const plan_item *expected; /* the worker's next item, most likely; or NULL */
+    tile_io io;
+    attend_args a;
+} unit;
+
+/* The chunk after the item's i-th, in this item or at the start of the expected one. */
+static void announce(unit *u, int i)
 {
-    a->next = c ? p->spans + c->first_span : NULL;
-    a->n_next = c ? c->n_spans : 0;
-    a->next_k_offset = k_offset;
+    const attn_plan *p = u->job->p;
+    const plan_item *item = i + 1 < u->item->n_chunks ? u->item : u->expected;
+    u->a.n_next = 0;
+    if (!item || !item->n_chunks) return;
+    const plan_chunk *c = &p->chunks[item->first_chunk + (item == u->item ? i + 1 : 0)];
+    u->a.next = p->spans + c->first_span;
+    u->a.n_next = c->n_spans;
+    u->a.next_k_offset = keys_of(u->job, item->head_block);
 }
 
-/* The i-th chunk of the item; the one after it is the item's next, or the first of the expected item. */
-static void attend_chunk(const attn_job *j, const plan_item *item, int i, const plan_item *expected, attend_args *a)
+static void attend_chunk(unit *u, int i)
 {
-    const attn_plan *p = j->p;
-    const plan_chunk *c = &p->chunks[item->first_chunk + i];
-    if (i + 1 < item->n_chunks) announce(p, c + 1, a->k_offset, a);
-    else if (expected && expected->n_chunks) announce(p, &p->chunks[expected->first_chunk], keys_of(j, expected->head_block), a);
-    else announce(p, NULL, 0, a);
-    a->spans = p->spans + c->first_span;
-    a->n_spans = c->n_spans;
-    a->chunk_begin = c->begin;
-    j->layer->attend(a);
-    a->announced = true;
+    const attn_plan *p = u->job->p;
+    const plan_chunk *c = &p->chunks[u->item->first_chunk + i];
+    announce(u, i);
+    u->a.spans = p->spans + c->first_span;
+    u->a.n_spans = c->n_spans;
+    u->a.chunk_begin = c->begin;
+    u->job->layer->attend(&u->a);
+    u->a.announced = true;
 }
 
 /* All chunks of the tile: the first one's partial goes straight to the output, where the others are merged to it. */
-static void run_whole(const attn_job *j, const plan_item *item, const plan_item *expected, const tile_io *io, attend_args *a, float *spare)
+static void run_whole(unit *u, float *spare)
 {
-    const attn_plan *p = j->p;
-    int d_v = p->shape.d_v;
+    const attn_plan *p = u->job->p;
+    int d_v = p->shape.d_v, n = u->io.n;
     float m[ATTEND_ROWS], l[ATTEND_ROWS], m2[ATTEND_ROWS], l2[ATTEND_ROWS];
     float *part[ATTEND_ROWS];
-    for (int i = 0; i < io->n; i++) {
+    for (int i = 0; i < n; i++) {
         part[i] = spare + (size_t)i * (size_t)d_v;
         l[i] = 0;
     }
-    for (int c = 0; c < item->n_chunks; c++) {
-        a->o = c ? part : io->out;
-        a->m = c ? m2 : m;
-        a->l = c ? l2 : l;
-        attend_chunk(j, item, c, expected, a);
-        for (int i = 0; c && i < io->n; i++) p->ks->merge(io->out[i], &m[i], &l[i], part[i], m2[i], l2[i], d_v);
+    for (int c = 0; c < u->item->n_chunks; c++) {
+        u->a.o = c ? part : u->io.out;
+        u->a.m = c ? m2 : m;
+        u->a.l = c ? l2 : l;
+        attend_chunk(u, c);
+        for (int i = 0; c && i < n; i++) p->ks->merge(u->io.out[i], &m[i], &l[i], part[i], m2[i], l2[i], d_v);
     }
-    for (int i = 0; i < io->n; i++) normalize(p, io->out[i], l[i]);
+    for (int i = 0; i < n; i++) normalize(p, u->io.out[i], l[i]);
 }
 
-static void run_part(const attn_job *j, const plan_item *item, const plan_item *expected, const tile_io *io, attend_args *a)
+static void run_part(unit *u)
 {
-    const attn_plan *p = j->p;
+    const attn_plan *p = u->job->p;
     float *o[ATTEND_ROWS];
-    for (int c = 0; c < item->n_chunks; c++) {
-        size_t slot = (size_t)(item->slot + c * io->n);
-        for (int i = 0; i < io->n; i++) o[i] = p->slot_o + (slot + (size_t)i) * (size_t)p->shape.d_v;
-        a->o = o;
-        a->m = p->slot_m + slot;
-        a->l = p->slot_l + slot;
-        attend_chunk(j, item, c, expected, a);
+    for (int c = 0; c < u->item->n_chunks; c++) {
+        size_t slot = (size_t)(u->item->slot + c * u->io.n);
+        for (int i = 0; i < u->io.n; i++) o[i] = p->slot_o + (slot + (size_t)i) * (size_t)p->shape.d_v;
+        u->a.o = o;
+        u->a.m = p->slot_m + slot;
+        u->a.l = p->slot_l + slot;
+        attend_chunk(u, c);
     }
 }
 
-static void run_item(const attn_job *j, int i, const plan_item *expected, bool announced, float *scratch)
+static void run_item(const attn_job *j, const plan_item *item, const plan_item *expected, bool announced,
+                     float *scratch)
 {
     const attn_plan *p = j->p;
-    const plan_item *item = &p->items[i];
-    tile_io io = open_tile(j, item->tile, item->head_block);
     const float *q[ATTEND_ROWS];
-    float *scores = scratch + (size_t)ATTEND_ROWS * (size_t)p->shape.d_k, *spare = scores + (size_t)ATTEND_ROWS * ATTN_CHUNK;
-    scale_queries(j, &io, scratch, q);
-    attend_args a = {
-        .q = q, .n_rows = io.n, .d_k = p->shape.d_k, .d_v = p->shape.d_v, .block_tokens = p->shape.block_tokens,
+    float *scores = scratch + (size_t)ATTEND_ROWS * (size_t)p->shape.d_k;
+    unit u = {j, item, expected, open_tile(j, item->tile, item->head_block), {0}};
+    scale_queries(j, &u.io, scratch, q);
+    u.a = (attend_args){
+        .q = q,
+        .n_rows = u.io.n,
+        .d_k = p->shape.d_k,
+        .d_v = p->shape.d_v,
+        .block_tokens = p->shape.block_tokens,
         .softcap = j->layer->softcap,
-        .k_offset = keys_of(j, item->head_block), .announced = announced,
-        .v_offset = j->layer->v_offset + (size_t)io.heads.kv_head * j->layer->v_head_stride,
-        .rows = io.rows, .scratch = scores,
+        .k_offset = keys_of(j, item->head_block),
+        .v_offset = j->layer->v_offset + (size_t)u.io.heads.kv_head * j->layer->v_head_stride,
+        .announced = announced,
+        .rows = u.io.rows,
+        .scratch = scores,
     };
-    if (item->slot < 0) run_whole(j, item, expected, &io, &a, spare);
-    else run_part(j, item, expected, &io, &a);
+    if (item->slot < 0) run_whole(&u, scores + (size_t)ATTEND_ROWS * ATTN_CHUNK);
+    else run_part(&u);
 }
 
 static void run_join(const attn_job *j, const plan_join *join)
@@ -162,7 +179,8 @@ static void run_items(void *arg, int begin, int end, int worker)
     for (int i = begin; i < end; i++) {
         bool announced = j->expected[worker] == i;
         j->expected[worker] = i + j->n_workers;
-        run_item(j, i, i + j->n_workers < p->n_items ? &p->items[i + j->n_workers] : NULL, announced, scratch);
+        const plan_item *expected = i + j->n_workers < p->n_items ? &p->items[i + j->n_workers] : NULL;
+        run_item(j, &p->items[i], expected, announced, scratch);
     }
 }
 

@@ -13,7 +13,8 @@ static inline __m256 exp8(__m256 x)
 {
     const __m256 low = _mm256_set1_ps(-86.6f), high = _mm256_set1_ps(88.7f);
     __m256 c = _mm256_max_ps(low, _mm256_min_ps(high, x));
-    __m256 n = _mm256_round_ps(_mm256_mul_ps(c, _mm256_set1_ps(0x1.715476p+0f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m256 n = _mm256_round_ps(_mm256_mul_ps(c, _mm256_set1_ps(0x1.715476p+0f)),
+                               _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     /* c = n ln 2 + r; ln 2 in two parts, the first exact when multiplied by n */
     __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0x1.62e4p-1f), c);
     r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0x1.7f7d1cp-20f), r);

@@ -16,7 +16,7 @@
  * K1 y[row] of a product is one chain of float operations in ascending input order; it depends on neither the number of
  *    activation rows nor the number of panels in the call (I5). The same holds for every other entry, row by row.
  * K2 Entries allocate nothing, keep no state, and accept unaligned float arrays; panels are aligned to 64 bytes.
- * K3 Every entry of another ISA is checked against the scalar one by tests/check_kernel (I8).
+ * K3 Every entry of another ISA is checked against the scalar one by the tests of products, attention and vectors (I8).
  * Threads: the tables are constant; any number of threads may use them.
  */
 #ifndef KVASIR_KERNEL_KERNEL_H

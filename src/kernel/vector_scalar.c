@@ -26,7 +26,8 @@ static void silu_mul(const float *gate, const float *up, int64_t n, float *out)
     for (int64_t i = 0; i < n; i++) out[i] = gate[i] / (1.0f + expf(-gate[i])) * up[i];
 }
 
-/* gelu_tanh(x) = x / 2 (1 + tanh(u)) = x / (1 + e^(-2u)), u = sqrt(2 / pi) (x + 0.044715 x^3): no cancellation for negative x */
+/* gelu_tanh(x) = x / 2 (1 + tanh(u)) = x / (1 + e^(-2u)), u = sqrt(2 / pi) (x + 0.044715 x^3).
+ * The second form cancels nothing for negative x. */
 static void gelu_mul(const float *gate, const float *up, int64_t n, float *out)
 {
     for (int64_t i = 0; i < n; i++) {

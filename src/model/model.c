@@ -172,7 +172,7 @@ static void load_rope(loader *l)
 {
     model *m = l->m;
     const float *factors = load_rope_factors(l);
-    for (int i = 0; factors && i < m->params.n_rot / 2; i++)
+    for (int i = 0; factors && !l->st->code && i < m->params.n_rot / 2; i++)
         if (!(factors[i] > 0)) status_set(l->st, ST_FORMAT, STATUS_NO_POS, "RoPE factor %d is %g; it must be above zero", i, (double)factors[i]);
     if (l->st->code || rope_init(&m->rope, &m->params.rope, m->params.n_rot, factors, l->st)) return;
     rope_init(&m->rope_window, &m->params.rope_window, m->params.n_rot, m->params.traits->window_rope_base > 0 ? NULL : factors, l->st);

@@ -1,10 +1,9 @@
 """kvasir run: real answers, where the text goes, determinism, stops, and prompts that can't be."""
 import json
 import os
-import resource
 import signal
 import subprocess
-import time
+import sys
 
 import pytest
 
@@ -138,22 +137,13 @@ def test_models_that_are_none(tmp_path):
         fails(1, "run", secret, "hello", says="permission")
 
 
-def test_loading_is_quick_and_small():
-    """A ten-token prompt: first token within half a second, counting the start of the program; memory: weights, cache, 64 MB."""
-    def once():
-        start = time.perf_counter()
-        done = subprocess.run([KVASIR, "run", SMOLLM, "--raw", "One two three four five six seven eight nine ten", "-n", "1", "-q", "-t", "2"],
-                              capture_output=True)
-        assert done.returncode == 0
-        return time.perf_counter() - start
-    assert min(once() for _ in range(7)) < 0.5
+def test_memory_is_weights_cache_and_little_more():
     code = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, capture_output=True);"
             "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
-    import sys
-    peak = subprocess.run([sys.executable, "-c", code, KVASIR, "run", SMOLLM, "--raw", "One two three", "-n", "16", "-q"],
-                          capture_output=True, text=True, check=True)
-    weights = 98_362_432
-    assert int(peak.stdout) * 1024 < weights + 64e6
+    for model, weights in ((SMOLLM, 98_362_432), (GEMMA, 253_113_024)):
+        peak = subprocess.run([sys.executable, "-c", code, KVASIR, "run", model, "--raw", "One two three", "-n", "16", "-q"],
+                              capture_output=True, text=True, check=True)
+        assert weights < int(peak.stdout) * 1024 < weights + 64e6
 
 
 def test_a_reader_that_leaves_and_a_full_disk():

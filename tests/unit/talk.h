@@ -22,11 +22,11 @@ typedef struct talk {
     float logprobs[TALK_TOKENS];
     token_logprob top[TALK_TOKENS][4];
     int n_top[TALK_TOKENS];
-    int n, cancel_at; /* cancel_at: in the callback of that token, from 1; 0 = never */
+    int n, cancel_at;   /* cancel_at: in the callback of that token, from 1; 0 = never */
     struct talk *other; /* cancelled there as well */
     char text[4096];
     size_t n_bytes;
-    int64_t dropped[16];
+    int64_t dropped[64];
     int n_drops;
     int64_t progress_done, progress_total;
     int n_progress;
@@ -61,6 +61,7 @@ static inline void talk_progress(void *user, int64_t done, int64_t total)
 static inline void talk_drop(void *user, int64_t n_dropped)
 {
     talk *k = user;
+    assert_true(k->n_drops < 64 && n_dropped > 0);
     k->dropped[k->n_drops++] = n_dropped;
 }
 

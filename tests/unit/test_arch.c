@@ -141,8 +141,8 @@ static void scaling_kinds(void **state)
         assert_int_equal(p.rope.scaling, i);
         assert_int_equal(p.rope.original_context, 256);
         assert_true(p.rope.yarn_beta_fast == 32 && p.rope.yarn_beta_slow == 1);
-        c.key_is = "rope.scaling.original_context_length"; /* 0: what the factor says */
-        assert_int_equal(good(&c).rope.original_context, 256);
+        c.key_is = "rope.scaling.original_context_length"; /* 0: the context */
+        assert_int_equal(good(&c).rope.original_context, 1024);
     }
 }
 
@@ -177,14 +177,16 @@ static void wrong_numbers_are_named(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tiny_config c = tiny_llama();
-        c.without_tensor = "token_embd.weight"; /* the tensors are built with the good numbers: arch_read doesn't look */
+        c.without_tensor =
+            "token_embd.weight"; /* the tensors are built with the good numbers: arch_read doesn't look */
         c.scaling = "linear";
         c.key_is = cases[i].key;
         c.value = cases[i].value;
         status st = STATUS_INIT;
         arch_params p;
         int rc = read_arch(&p, &c, &st);
-        if (rc != cases[i].code) fail_msg("%s = %llu gives %d: %s", cases[i].key, (unsigned long long)cases[i].value, rc, st.text);
+        if (rc != cases[i].code)
+            fail_msg("%s = %llu gives %d: %s", cases[i].key, (unsigned long long)cases[i].value, rc, st.text);
         assert_true(strlen(st.text) > 10);
         if (rc == ST_FORMAT && cases[i].value != 3) assert_non_null(strstr(st.text, cases[i].key));
     }
@@ -193,8 +195,8 @@ static void wrong_numbers_are_named(void **state)
 static void missing_keys_are_named(void **state)
 {
     (void)state;
-    const char *keys[] = {"general.architecture", "block_count", "embedding_length", "feed_forward_length", "context_length",
-                          "attention.head_count"};
+    const char *keys[] = {"general.architecture", "block_count",    "embedding_length",
+                          "feed_forward_length",  "context_length", "attention.head_count"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         tiny_config c = tiny_llama();
         c.without_key = keys[i];

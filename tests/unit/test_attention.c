@@ -1,5 +1,5 @@
-/* Attention over paged caches whose unused memory is NaN: against a softmax in double precision, and bit for bit over everything
- * that must not show: block size, how spans are cut, workers, splitting, what else is in the plan. */
+/* Attention over paged caches whose unused memory is NaN: against a softmax in double precision, and bit for bit over
+ * everything that must not show: block size, how spans are cut, workers, splitting, what else is in the plan. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,250 +10,8 @@
 
 #include <cmocka.h>
 
-#include "base/half.h"
+#include "attention_store.h"
 #include "base/mem.h"
-#include "kernel/attention.h"
-
-#define MAX_ROWS 40
-#define MAX_SEQS 3
-#define MAX_SPANS 1200
-
-/* One sequence of n_ctx stored rows; the last n_rows of them are this step's queries. */
-typedef struct setup {
-    int n_heads, n_kv_heads, d_k, d_v, n_ctx, n_rows;
-    int window;       /* 0 = none */
-    bool tree;        /* the queries are a tree of drafts: each sees the prefix, itself and some of those before it */
-    float softcap;
-    bool half;
-    int block_tokens;
-    int draft_row;    /* the queries' K and V start a block of their own at this row; -1 = they follow the prefix */
-    uint64_t cuts;    /* spans are cut at random places drawn from this; 0 = only where blocks end */
-    uint64_t identity; /* what the random q, K and V are drawn from */
-} setup;
-
-/* The sequence in memory: layer 1 of 2 of each block holds it, all else is NaN. */
-typedef struct store {
-    setup s;
-    uint8_t *memory;
-    size_t n_bytes, block_bytes, elem;
-    attn_span spans[MAX_SPANS];
-    int n_spans;
-    attn_row rows[MAX_ROWS];
-    uint64_t masks[MAX_ROWS];
-    float *q, *k, *v; /* [n_rows][n_heads][d_k], [n_ctx][n_kv_heads][d_k], [n_ctx][n_kv_heads][d_v] */
-} store;
-
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-    return x ^ x >> 31;
-}
-
-static float draw(uint64_t identity, int what, int64_t i) /* [-1, 1), a value that a half holds exactly */
-{
-    uint64_t r = mix(identity * 0x9E3779B97F4A7C15u + (uint64_t)what * 0x1234567u + (uint64_t)i * 0xD1342543DE82EF95u);
-    return (float)((int)(r % 1024) - 512) / 512.0f;
-}
-
-static float *draw_array(uint64_t identity, int what, int64_t n)
-{
-    float *x = malloc((size_t)(n + 1) * sizeof *x);
-    for (int64_t i = 0; i < n; i++) x[i] = draw(identity, what, i);
-    return x;
-}
-
-static void put(const store *t, uint8_t *base, int64_t at, float x)
-{
-    uint16_t h = float_to_half(x);
-    if (t->s.half) memcpy(base + 2 * at, &h, 2);
-    else memcpy(base + 4 * at, &x, 4);
-}
-
-static size_t head_bytes(const store *t)
-{
-    return (size_t)t->s.block_tokens * (size_t)(t->s.d_k + t->s.d_v) * t->elem;
-}
-
-static attn_layer layer_of(const store *t, const kernels *ks)
-{
-    size_t at = (size_t)t->s.n_kv_heads * head_bytes(t);
-    return (attn_layer){
-        .attend = t->s.half ? ks->attend_f16 : ks->attend_f32,
-        .k_offset = at, .v_offset = at + (size_t)t->s.block_tokens * (size_t)t->s.d_k * t->elem,
-        .k_head_stride = head_bytes(t), .v_head_stride = head_bytes(t),
-        .scale = 1.0f / sqrtf((float)t->s.d_k), .softcap = t->s.softcap,
-    };
-}
-
-static void put_token(const store *t, int index, uint8_t *block, int row)
-{
-    const setup *s = &t->s;
-    for (int h = 0; h < s->n_kv_heads; h++) {
-        uint8_t *k = block + (size_t)(s->n_kv_heads + h) * head_bytes(t);
-        uint8_t *v = k + (size_t)s->block_tokens * (size_t)s->d_k * t->elem;
-        int64_t at = (int64_t)index * s->n_kv_heads + h;
-        for (int d = 0; d < s->d_k; d++) put(t, k, (int64_t)d * s->block_tokens + row, t->k[at * s->d_k + d]);
-        for (int d = 0; d < s->d_v; d++) put(t, v, (int64_t)row * s->d_v + d, t->v[at * s->d_v + d]);
-    }
-}
-
-/* Blocks are taken from the end of the memory to its start: neighbours in the sequence are not neighbours there. */
-static void place_tokens(store *t)
-{
-    const setup *s = &t->s;
-    int prefix = s->n_ctx - s->n_rows, oldest = s->window ? prefix + 1 - s->window : 0;
-    uint8_t *block = t->memory + t->n_bytes;
-    int row = s->block_tokens;
-    bool fresh = true; /* the next token starts a span */
-    for (int i = 0; i < s->n_ctx; i++) {
-        bool draft = s->draft_row >= 0 && i == prefix;
-        if (draft || row == s->block_tokens) {
-            block -= t->block_bytes;
-            row = draft ? s->draft_row : 0;
-            fresh = true;
-        }
-        if (s->cuts && mix(s->cuts + (uint64_t)i) % 5 == 0) fresh = true;
-        if (i >= oldest) {
-            put_token(t, i, block, row);
-            if (fresh || !t->n_spans) t->spans[t->n_spans++] = (attn_span){block, row, 0, i};
-            t->spans[t->n_spans - 1].n++;
-            fresh = false;
-        }
-        row++;
-    }
-}
-
-static void make_rows(store *t)
-{
-    const setup *s = &t->s;
-    for (int i = 0; i < s->n_rows; i++) {
-        int64_t hi = s->tree ? s->n_ctx : s->n_ctx - s->n_rows + i + 1;
-        int64_t lo = s->window && hi > s->window ? hi - s->window : 0;
-        t->masks[i] = (mix(s->identity + 77 + (uint64_t)i) & (((uint64_t)1 << i) - 1)) | (uint64_t)1 << i;
-        t->rows[i] = (attn_row){.lo = lo, .hi = hi, .mask = s->tree ? &t->masks[i] : NULL, .mask_n = s->tree ? s->n_rows : 0};
-    }
-}
-
-static store *make_store(const setup *s)
-{
-    store *t = calloc(1, sizeof *t);
-    t->s = *s;
-    t->elem = s->half ? 2 : 4;
-    t->block_bytes = 2 * (size_t)s->n_kv_heads * head_bytes(t);
-    t->n_bytes = (size_t)(s->n_ctx / s->block_tokens + 3) * t->block_bytes;
-    t->memory = malloc(t->n_bytes);
-    memset(t->memory, 0xFF, t->n_bytes);
-    t->q = draw_array(s->identity, 1, (int64_t)s->n_rows * s->n_heads * s->d_k);
-    t->k = draw_array(s->identity, 2, (int64_t)s->n_ctx * s->n_kv_heads * s->d_k);
-    t->v = draw_array(s->identity, 3, (int64_t)s->n_ctx * s->n_kv_heads * s->d_v);
-    place_tokens(t);
-    make_rows(t);
-    return t;
-}
-
-static void free_store(store *t)
-{
-    free(t->memory);
-    free(t->q);
-    free(t->k);
-    free(t->v);
-    free(t);
-}
-
-static size_t out_floats(const setup *s)
-{
-    return (size_t)s->n_rows * (size_t)s->n_heads * (size_t)s->d_v;
-}
-
-/* Rows of `only` (all if negative) of each store, in one plan; the output of store i goes to out[i]. */
-static void run_stores(const kernels *ks, store *const *stores, int n_stores, int only, int workers, bool split, float *const *out)
-{
-    status st = STATUS_INIT;
-    threads *team;
-    attn_plan *p;
-    const setup *s = &stores[0]->s;
-    attn_shape shape = {s->n_heads, s->n_kv_heads, s->d_k, s->d_v, s->block_tokens};
-    attn_layer layer = layer_of(stores[0], ks);
-    int n_spans = 1;
-    for (int i = 0; i < n_stores; i++) n_spans += stores[i]->n_spans;
-    size_t q_row = (size_t)s->n_heads * (size_t)s->d_k, o_row = (size_t)s->n_heads * (size_t)s->d_v, n = 0;
-    float *q = malloc(MAX_SEQS * MAX_ROWS * q_row * sizeof *q), *o = malloc(MAX_SEQS * MAX_ROWS * o_row * sizeof *o);
-
-    assert_int_equal(threads_new(&team, workers, &st), ST_OK);
-    assert_int_equal(attn_plan_new(&p, ks, shape, workers, MAX_SEQS * MAX_ROWS, MAX_SEQS, n_spans, &st), ST_OK);
-    attn_plan_reset(p);
-    for (int i = 0; i < n_stores; i++) {
-        int seq = attn_plan_seq(p, stores[i]->spans, stores[i]->n_spans);
-        for (int r = 0; r < stores[i]->s.n_rows; r++) {
-            if (only >= 0 && r != only) continue;
-            attn_row row = stores[i]->rows[r];
-            row.seq = seq;
-            attn_plan_row(p, &row);
-            memcpy(q + n++ * q_row, stores[i]->q + (size_t)r * q_row, q_row * sizeof *q);
-        }
-    }
-    uint64_t calls = mem_stats().calls;
-    attn_plan_build(p, workers, split);
-    memset(o, 0xFF, n * o_row * sizeof *o);
-    attn_run(p, team, &layer, q, o);
-    memset(o, 0xFF, n * o_row * sizeof *o);
-    attn_run(p, team, &layer, q, o); /* as the next layer would: the plan is reused */
-    assert_int_equal(mem_stats().calls, calls);
-    n = 0;
-    for (int i = 0; i < n_stores; i++) {
-        size_t rows = only >= 0 ? 1 : (size_t)stores[i]->s.n_rows;
-        memcpy(out[i], o + n * o_row, rows * o_row * sizeof *o);
-        n += rows;
-    }
-    attn_plan_free(p);
-    threads_free(team);
-    free(q);
-    free(o);
-}
-
-static float *run_one(const kernels *ks, store *t, int workers, bool split)
-{
-    float *out = calloc(out_floats(&t->s) + 1, sizeof *out);
-    run_stores(ks, &t, 1, -1, workers, split, &out);
-    return out;
-}
-
-static float *run_setup(const kernels *ks, const setup *s, int workers, bool split)
-{
-    store *t = make_store(s);
-    float *out = run_one(ks, t, workers, split);
-    free_store(t);
-    return out;
-}
-
-/* Attention of one head of row r by its definition. */
-static void reference(const store *t, int r, int head, double *out)
-{
-    const setup *s = &t->s;
-    int kv = head / (s->n_heads / s->n_kv_heads);
-    double *w = calloc((size_t)s->n_ctx + 1, sizeof *w), top = -INFINITY, sum = 0;
-    const float *q = t->q + ((int64_t)r * s->n_heads + head) * s->d_k;
-    for (int i = 0; i < s->n_ctx; i++) {
-        const float *k = t->k + ((int64_t)i * s->n_kv_heads + kv) * s->d_k;
-        w[i] = -INFINITY;
-        if (!attn_row_sees(&t->rows[r], i)) continue;
-        double dot = 0;
-        for (int d = 0; d < s->d_k; d++) dot += (double)q[d] * k[d];
-        w[i] = dot / sqrt(s->d_k);
-        if (s->softcap > 0) w[i] = s->softcap * tanh(w[i] / s->softcap);
-        top = fmax(top, w[i]);
-    }
-    memset(out, 0, (size_t)s->d_v * sizeof *out);
-    for (int i = 0; i < s->n_ctx; i++) {
-        if (w[i] == -INFINITY) continue;
-        double p = exp(w[i] - top);
-        sum += p;
-        for (int d = 0; d < s->d_v; d++) out[d] += p * t->v[((int64_t)i * s->n_kv_heads + kv) * s->d_v + d];
-    }
-    for (int d = 0; d < s->d_v && sum > 0; d++) out[d] /= sum;
-    free(w);
-}
 
 static void check_against_reference(const store *t, const float *out)
 {
@@ -265,8 +23,8 @@ static void check_against_reference(const store *t, const float *out)
             reference(t, r, h, want);
             for (int d = 0; d < s->d_v; d++) {
                 if (fabs(got[d] - want[d]) <= 1e-5) continue; /* |V| <= 1, so the absolute products sum to at most 1 */
-                fail_msg("row %d head %d d %d: got %g, want %g (d_k %d, %d rows of %d)", r, h, d, got[d], want[d], s->d_k,
-                         s->n_rows, s->n_ctx);
+                fail_msg("row %d head %d d %d: got %g, want %g (d_k %d, %d rows of %d)", r, h, d, got[d], want[d],
+                         s->d_k, s->n_rows, s->n_ctx);
             }
         }
     }
@@ -287,13 +45,22 @@ static void check_setup(const setup *s)
 }
 
 static const setup base = {
-    .n_heads = 6, .n_kv_heads = 2, .d_k = 64, .d_v = 64, .n_ctx = 300, .n_rows = 9, .block_tokens = 16, .draft_row = -1, .identity = 1,
+    .n_heads = 6,
+    .n_kv_heads = 2,
+    .d_k = 64,
+    .d_v = 64,
+    .n_ctx = 300,
+    .n_rows = 9,
+    .block_tokens = 16,
+    .draft_row = -1,
+    .identity = 1,
 };
 
 static void test_head_sizes(void **state)
 {
     (void)state;
-    const int sizes[][2] = {{8, 8}, {32, 32}, {64, 64}, {72, 72}, {80, 80}, {128, 128}, {192, 128}, {256, 256}, {576, 512}};
+    const int sizes[][2] = {{8, 8},     {32, 32},   {64, 64},   {72, 72},  {80, 80},
+                            {128, 128}, {192, 128}, {256, 256}, {576, 512}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         setup s = base;
         s.d_k = sizes[i][0];
@@ -517,7 +284,7 @@ static void test_bits_in_company(void **state)
     for_bit_setups(check_company);
 }
 
-/* What a row doesn't see may be anything: infinities and NaN in its future, its past behind the window, and other branches. */
+/* What a row doesn't see may be anything: infinities and NaN in its future, behind its window, in other branches. */
 static void check_unseen(const kernels *ks, const setup *s, const float *want)
 {
     store *t = make_store(s);
@@ -620,6 +387,41 @@ static void test_scores_of_minus_infinity(void **state)
 {
     (void)state;
     for_levels(check_minus_infinity);
+}
+
+/* Indices that no span holds count as little as masked ones. */
+static void check_holes(const kernels *ks)
+{
+    setup s = base;
+    s.n_ctx = 600;
+    s.n_rows = 3;
+    uint64_t mask[10];
+    store *t = make_store(&s);
+    for (int i = 0; i < s.n_rows; i++) t->rows[i] = (attn_row){.hi = s.n_ctx, .mask = mask, .mask_n = s.n_ctx};
+    memset(mask, 0xFF, sizeof mask);
+    int kept = 0;
+    for (int i = 0; i < t->n_spans; i++) { /* blocks 1, 4, 7, ..., and all of chunk 1 */
+        bool hole = i % 3 == 1 || (i >= 16 && i < 32);
+        for (int64_t j = t->spans[i].index; hole && j < t->spans[i].index + t->spans[i].n; j++)
+            mask[j / 64] &= ~((uint64_t)1 << (j % 64));
+    }
+    float *want = run_one(ks, t, 1, false);
+    for (int i = 0; i < t->n_spans; i++) {
+        if (i % 3 != 1 && (i < 16 || i >= 32)) t->spans[kept++] = t->spans[i];
+    }
+    t->n_spans = kept;
+    for (int i = 0; i < s.n_rows; i++) t->rows[i].mask = NULL;
+    float *got = run_one(ks, t, 2, true);
+    assert_same_bits(got, want, out_floats(&s));
+    free(got);
+    free(want);
+    free_store(t);
+}
+
+static void test_holes(void **state)
+{
+    (void)state;
+    for_levels(check_holes);
 }
 
 /* Scores near 1000 and more: e^s alone would overflow. */
@@ -745,6 +547,7 @@ int main(void)
         cmocka_unit_test(test_unseen_rows_never_matter),
         cmocka_unit_test(test_rows_that_see_nothing),
         cmocka_unit_test(test_scores_of_minus_infinity),
+        cmocka_unit_test(test_holes),
         cmocka_unit_test(test_huge_scores),
         cmocka_unit_test(test_merge),
         cmocka_unit_test(test_many_rows_over_few_slots),

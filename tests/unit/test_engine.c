@@ -68,8 +68,12 @@ static void check_together(world *w, const model *m, int chunk, int logit_rows)
         session_free(alone[i].s);
         engine_free(e);
     }
-    engine *e = talk_engine(m, w->team, (engine_config){.context = 200, .chunk = chunk, .n_sessions = N_TALKS, .logit_rows = logit_rows,
-                                                        .block_tokens = 8});
+    engine *e = talk_engine(m, w->team,
+                            (engine_config){.context = 200,
+                                            .chunk = chunk,
+                                            .n_sessions = N_TALKS,
+                                            .logit_rows = logit_rows,
+                                            .block_tokens = 8});
     for (int i = 0; i < N_TALKS; i++) talk_open(&k[i], e);
     for (int step = 0; step < 10 || engine_n_active(e); step++) {
         assert_true(step < 500);
@@ -178,7 +182,8 @@ static void full_cache_ends_one_session(void **state)
     talk alone, a, b;
     talk_open(&alone, roomy);
     talk_answer(&alone, roomy, ids, 60, &p);
-    engine *e = talk_engine(w->llama, w->team, (engine_config){.context = 160, .n_sessions = 2, .kv_memory_bytes = one + one / 2});
+    engine *e = talk_engine(w->llama, w->team,
+                            (engine_config){.context = 160, .n_sessions = 2, .kv_memory_bytes = one + one / 2});
     talk_open(&a, e);
     talk_open(&b, e);
     talk_start(&a, ids, 60, &p);
@@ -190,7 +195,8 @@ static void full_cache_ends_one_session(void **state)
     assert_int_equal(error->code, ST_LIMIT);
     assert_non_null(strstr(error->text, "0 of 15 are free"));
     assert_true(failed->n > 10 && failed->n < 80);
-    assert_int_equal(pool_count(kv_cache_pool(engine_cache(e), 0)).free, 15 - (60 + other->n + 15) / 16); /* it gave its own back */
+    assert_int_equal(pool_count(kv_cache_pool(engine_cache(e), 0)).free,
+                     15 - (60 + other->n + 15) / 16); /* it gave its own back */
     talk_run(e);
     assert_int_equal(session_finish(other->s), FINISH_LENGTH);
     talk_same(other, &alone);
@@ -246,12 +252,8 @@ static void bad_configurations(void **state)
         engine_config c;
         const char *text;
     } cases[] = {
-        {{.context = -1}, "context is -1"},
-        {{.n_sessions = -3}, "sessions is -3"},
-        {{.chunk = -1}, "chunk is -1"},
-        {{.chunk = 1 << 30}, "chunk"},
-        {{.block_tokens = 12}, "12"},
-        {{.block_tokens = 512}, "512"},
+        {{.context = -1}, "context is -1"}, {{.n_sessions = -3}, "sessions is -3"}, {{.chunk = -1}, "chunk is -1"},
+        {{.chunk = 1 << 30}, "chunk"},      {{.block_tokens = 12}, "12"},           {{.block_tokens = 512}, "512"},
         {{.block_tokens = -16}, "-16"},
     };
     uint64_t bytes = mem_stats().bytes;
@@ -337,7 +339,8 @@ static void feeds(void **state)
     assert_int_equal(one->n[0], 50);
     assert_int_equal(kv_seq_truncate(a, 0, &st), ST_OK);
     /* Two sequences of the same tokens, in other pieces; only the last logits where no more are asked for; none at all. */
-    feed first[] = {{a, ids, 20, false}, {b, ids, 30, true}}, then[] = {{a, ids + 20, 30, true}, {b, ids + 30, 20, true}};
+    feed first[] = {{a, ids, 20, false}, {b, ids, 30, true}},
+         then[] = {{a, ids + 20, 30, true}, {b, ids + 30, 20, true}};
     assert_int_equal(engine_feed(e, first, 2, hear, two, &st), ST_OK);
     assert_int_equal(two->n[0], 1);
     assert_int_equal(two->last[0], 19);

@@ -47,16 +47,26 @@ static net *open_net(net_config c)
     n->d_model = c.m->params.d_model;
     kv_groups_init(&n->groups, &c.m->params);
     int chunk = c.chunk ? c.chunk : 1024;
-    kv_cache_config k = {.groups = n->groups.group, .n_groups = n->groups.n, .format = kv_format_get(c.format ? c.format : "f16"),
-                         .block_tokens = c.block_tokens, .max_tokens = 768, .step_tokens = (uint64_t)chunk, .n_seqs = MAX_SEQS};
+    kv_cache_config k = {.groups = n->groups.group,
+                         .n_groups = n->groups.n,
+                         .format = kv_format_get(c.format ? c.format : "f16"),
+                         .block_tokens = c.block_tokens,
+                         .max_tokens = 768,
+                         .step_tokens = (uint64_t)chunk,
+                         .n_seqs = MAX_SEQS};
     if (kv_cache_new(&n->cache, &k, &st)) fail_msg("%s", st.text);
     /* What the cache holds before anything is written to it must not matter. */
     for (int g = 0; g < n->groups.n; g++) {
         pool *p = kv_cache_pool(n->cache, g);
         for (uint32_t i = 0; i < pool_count(p).total; i++) memset(pool_block(p, i), 0xFF, pool_block_bytes(p));
     }
-    forward_config f = {.max_rows = chunk, .max_seqs = MAX_SEQS, .max_drafts = FORWARD_MAX_DRAFTS, .max_logit_rows = 5,
-                        .max_workers = threads_count(n->team), .exact = c.exact, .no_split = c.no_split};
+    forward_config f = {.max_rows = chunk,
+                        .max_seqs = MAX_SEQS,
+                        .max_drafts = FORWARD_MAX_DRAFTS,
+                        .max_logit_rows = 5,
+                        .max_workers = threads_count(n->team),
+                        .exact = c.exact,
+                        .no_split = c.no_split};
     if (forward_new(&n->f, c.m, n->cache, &n->groups, n->team, &f, &st)) fail_msg("%s", st.text);
     return n;
 }
@@ -99,7 +109,8 @@ static void add_tokens(net *n, kv_seq *s, const int32_t *ids, int n_ids, float *
     status st = STATUS_INIT;
     int64_t at = kv_seq_len(s);
     if (kv_seq_append(s, n_ids, &st)) fail_msg("%s", st.text);
-    for (int i = 0; i < n_ids; i++) add_row(n, s, ids[i], at + i, at + i, logits ? logits + (size_t)i * TINY_VOCAB : NULL);
+    for (int i = 0; i < n_ids; i++)
+        add_row(n, s, ids[i], at + i, at + i, logits ? logits + (size_t)i * TINY_VOCAB : NULL);
 }
 
 static void take_row(void *user, int row, const float *logits)
@@ -164,7 +175,8 @@ static char label[32] = "";
 static void same(const float *a, const float *b, int n_rows, const char *what)
 {
     for (int i = 0; i < n_rows; i++)
-        if (memcmp(a + (size_t)i * TINY_VOCAB, b + (size_t)i * TINY_VOCAB, ROW_BYTES)) fail_msg("%s%s: row %d differs", label, what, i);
+        if (memcmp(a + (size_t)i * TINY_VOCAB, b + (size_t)i * TINY_VOCAB, ROW_BYTES))
+            fail_msg("%s%s: row %d differs", label, what, i);
 }
 
 /* -- models ---------------------------------------------------------------------------------------------------------------------- */
@@ -239,6 +251,7 @@ static void on_some(void **state, void (*check)(net_config c))
 {
     const int models[] = {0, 1, 2, 5, 7};
     on_model(*state, 0, 1, check);
+    on_model(*state, 0, 7, check);
     for (int i = 0; i < 5; i++) on_model(*state, 1, models[i], check);
 }
 
@@ -415,7 +428,8 @@ static void check_layer_ranges(net_config c)
         /* One cache: the same rows twice. Two: a stage each. */
         net *a = open_net(c), *b = open_net(c);
         kv_seq *sa = new_seq(a), *sb = new_seq(b);
-        forward_io first = {.layer_end = k, .hidden_out = hidden}, second = {.layer_begin = k, .hidden_in = hidden, .on_logits = take_row};
+        forward_io first = {.layer_end = k, .hidden_out = hidden},
+                   second = {.layer_begin = k, .hidden_in = hidden, .on_logits = take_row};
         batch ba, bb;
         add_tokens(a, sa, ids, N_IDS, got);
         add_tokens(b, sb, ids, N_IDS, got);
@@ -487,7 +501,8 @@ static void taps_and_hooks(void **state)
     kv_seq *s = new_seq(n);
     record r = {.n_bytes = 10 * (size_t)n->d_model * sizeof(float), .fail_at = -1, .n = n};
     add_tokens(n, s, ids, 10, NULL);
-    forward_io io = {.tap_layers = wanted, .n_taps = 3, .on_tap = on_tap, .kv_ready = on_ready, .kv_wait = on_wait, .user = &r};
+    forward_io io = {
+        .tap_layers = wanted, .n_taps = 3, .on_tap = on_tap, .kv_ready = on_ready, .kv_wait = on_wait, .user = &r};
     assert_int_equal(run_io(n, &io, &st), ST_OK);
     assert_int_equal(r.n_ready, 7);
     assert_int_equal(r.n_wait, 7);
@@ -610,9 +625,7 @@ static void draft_lines(void **state)
     on_some(state, check_draft_line);
 }
 
-/*      0 --- 1 --- 3 --- 5
- *        \-- 2 --- 4           and 6 --- 7 beside them: each path's logits are those of the sequence that takes it alone, but
- * for the order of sums over places, some of which are other branches'. Quantized activations turn such a last bit into a step. */
+/* Branches between a draft and its ancestors change the order of the sums over places. */
 static void nearly_same(const float *got, const float *want, const char *what)
 {
     double error = 0, size = 0;
@@ -620,13 +633,19 @@ static void nearly_same(const float *got, const float *want, const char *what)
         error += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
         size += (double)want[i] * want[i];
     }
-    if (!(sqrt(error / size) < 0.01)) fail_msg("%s%s: off by %g", label, what, sqrt(error / size));
+    if (!(sqrt(error / size) < 1e-4)) fail_msg("%s%s: off by %g", label, what, sqrt(error / size));
 }
 
+/*      0 --- 1 --- 3 --- 5 --- 8 --- 9 --- ... --- 19     deeper than a small window
+ *        \-- 2 --- 4           and 6 --- 7 beside them: each path's logits are nearly those of the sequence that takes it alone. */
 static void check_draft_tree(net_config c)
 {
-    enum { BEFORE = 27, DRAFTS = 8 };
-    const int parents[DRAFTS] = {-1, 0, 0, 1, 2, 3, -1, 6}, branch[] = {0, 2, 4};
+    enum { BEFORE = 27, DRAFTS = 20 };
+    const int parents[DRAFTS] = {-1, 0, 0, 1, 2, 3, -1, 6, 5, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18},
+              branch[] = {0, 2, 4};
+    c.format = "f32"; /* coarse roundings would turn a last bit into a step */
+    c.exact = true;
+    const int looked_at[] = {0, 1, 2, 4, 5, 7, 11, 15, 19};
     const int32_t *ids = some_ids();
     int32_t drafts[DRAFTS], path[N_IDS];
     tiny_ids(drafts, DRAFTS, 45);
@@ -637,8 +656,8 @@ static void check_draft_tree(net_config c)
     run_chunks(n, s, ids, BEFORE, 9, ignored);
     add_drafts(n, s, drafts, DRAFTS, parents, got);
     run(n);
-    for (int i = 0; i < DRAFTS; i++) {
-        int depth = 0, at[DRAFTS];
+    for (size_t k = 0; k < sizeof looked_at / sizeof *looked_at; k++) {
+        int i = looked_at[k], depth = 0, at[DRAFTS];
         for (int j = i; j >= 0; j = parents[j]) at[depth++] = j;
         memcpy(path, ids, BEFORE * sizeof *path);
         for (int d = 0; d < depth; d++) path[BEFORE + d] = drafts[at[depth - 1 - d]];

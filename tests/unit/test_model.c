@@ -89,7 +89,9 @@ static void weights_are_the_files(void **state)
     const struct {
         const char *name;
         const weight *w;
-    } cases[] = {{"token_embd.weight", &m->embed}, {"blk.1.attn_q.weight", &m->layers[1].q}, {"blk.2.ffn_down.weight", &m->layers[2].down}};
+    } cases[] = {{"token_embd.weight", &m->embed},
+                 {"blk.1.attn_q.weight", &m->layers[1].q},
+                 {"blk.2.ffn_down.weight", &m->layers[2].down}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const gguf_tensor *t = gguf_find_tensor(g, cases[i].name);
         float want[96], got[96];
@@ -124,7 +126,8 @@ static void fused_matrices(void **state)
         const weight *w;
         const float *rows;
         int64_t first, n;
-    } parts[] = {{&y->q, qkv, 0, 64}, {&y->k, qkv, 64, 32}, {&y->v, qkv, 96, 32}, {&y->gate, up, 0, 96}, {&y->up, up, 96, 96}};
+    } parts[] = {
+        {&y->q, qkv, 0, 64}, {&y->k, qkv, 64, 32}, {&y->v, qkv, 96, 32}, {&y->gate, up, 0, 96}, {&y->up, up, 96, 96}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         assert_int_equal(parts[i].w->rows, parts[i].n);
         for (int64_t r = 0; r < parts[i].n; r++) {
@@ -142,12 +145,14 @@ static void fused_matrices(void **state)
     expect_error(*state, &c, ST_FORMAT, "blk.1.ffn_up.weight is 64 x 193");
 }
 
-static const char *const llama_tensors[] = {"token_embd.weight",      "output_norm.weight",       "blk.0.attn_norm.weight",
-                                            "blk.0.attn_q.weight",    "blk.1.attn_k.weight",      "blk.2.attn_v.weight",
-                                            "blk.0.attn_output.weight", "blk.1.ffn_norm.weight",  "blk.0.ffn_gate.weight",
-                                            "blk.0.ffn_up.weight",    "blk.2.ffn_down.weight"};
-static const char *const gemma_tensors[] = {"blk.6.attn_q_norm.weight", "blk.6.attn_k_norm.weight", "blk.3.post_attention_norm.weight",
-                                            "blk.6.post_ffw_norm.weight"};
+static const char *const llama_tensors[] = {"token_embd.weight",        "output_norm.weight",
+                                            "blk.0.attn_norm.weight",   "blk.0.attn_q.weight",
+                                            "blk.1.attn_k.weight",      "blk.2.attn_v.weight",
+                                            "blk.0.attn_output.weight", "blk.1.ffn_norm.weight",
+                                            "blk.0.ffn_gate.weight",    "blk.0.ffn_up.weight",
+                                            "blk.2.ffn_down.weight"};
+static const char *const gemma_tensors[] = {"blk.6.attn_q_norm.weight", "blk.6.attn_k_norm.weight",
+                                            "blk.3.post_attention_norm.weight", "blk.6.post_ffw_norm.weight"};
 
 #define N_OF(a) (sizeof(a) / sizeof *(a))
 
@@ -189,8 +194,13 @@ static void parameters_must_fit_the_tensors(void **state)
     const struct {
         const char *key;
         uint64_t value;
-    } cases[] = {{"embedding_length", 128}, {"attention.head_count", 8}, {"attention.head_count_kv", 1}, {"attention.key_length", 24},
-                 {"attention.value_length", 24}, {"feed_forward_length", 64}, {"block_count", 4}};
+    } cases[] = {{"embedding_length", 128},
+                 {"attention.head_count", 8},
+                 {"attention.head_count_kv", 1},
+                 {"attention.key_length", 24},
+                 {"attention.value_length", 24},
+                 {"feed_forward_length", 64},
+                 {"block_count", 4}};
     for (size_t i = 0; i < N_OF(cases); i++) {
         tiny_config c = tiny_llama();
         c.key_is = cases[i].key;
@@ -213,7 +223,7 @@ static void rope_divisors(void **state)
     model_free(m);
     c.factor = 0;
     expect_error(*state, &c, ST_FORMAT, "RoPE factor 0");
-    /* LongRoPE: one set up to the original context of 256, one beyond it. */
+    /* LongRoPE: a set up to the original context of 256 is required, and one beyond it. */
     for (int i = 0; i < 4; i++) {
         c.scaling = "longrope";
         c.factor = 1;
@@ -225,9 +235,12 @@ static void rope_divisors(void **state)
         strbuf_deinit(&b);
         status st = STATUS_INIT;
         model_options o = {.ks = ks(), .team = *state, .context = i < 2 ? 256 : 257};
-        assert_int_equal(model_load(&m, path, &o, &st), ST_OK);
-        assert_true(m->rope.theta[1] == (i / 2 == i % 2 ? theta[1] / 2 : theta[1]));
-        model_free(m);
+        int rc = model_load(&m, path, &o, &st);
+        assert_int_equal(rc, i / 2 == i % 2 ? ST_OK : ST_FORMAT);
+        if (rc == ST_OK) {
+            assert_true(m->rope.theta[1] == theta[1] / 2);
+            model_free(m);
+        } else assert_non_null(strstr(st.text, i % 2 ? "rope_factors_short" : "rope_factors_long"));
         tiny_remove(path);
     }
 }
@@ -303,20 +316,26 @@ static void short_memory_leaks_nothing(void **state)
     char *path = tiny_write(b.data, b.n_bytes);
     strbuf_deinit(&b);
     model_options o = {.ks = ks(), .team = *state};
-    uint64_t live = mem_stats().live, bytes = mem_stats().bytes;
-    int n = 0;
-    for (int rc = ST_NOMEM; rc; n++) {
-        status st = STATUS_INIT;
-        model *m = NULL;
-        mem_fail_after(n + 1);
-        rc = model_load(&m, path, &o, &st);
-        mem_fail_after(0);
-        if (rc != (m ? ST_OK : ST_NOMEM)) fail_msg("allocation %d: %d, %s", n + 1, rc, st.text);
+    uint64_t live = mem_stats().live, bytes = mem_stats().bytes, calls = mem_stats().calls;
+    status st = STATUS_INIT;
+    model *m = NULL;
+    assert_int_equal(model_load(&m, path, &o, &st), ST_OK);
+    int n_calls = (int)(mem_stats().calls - calls);
+    model_free(m);
+    assert_true(n_calls > 70);
+    int n_loaded = 0;
+    for (int n = 1; n <= n_calls; n++) {
+        m = NULL;
+        mem_fail_after(n);
+        int rc = model_load(&m, path, &o, &st);
+        if (rc != (m ? ST_OK : ST_NOMEM)) fail_msg("allocation %d: %d, %s", n, rc, st.text);
+        n_loaded += m != NULL;
         model_free(m);
         assert_int_equal(mem_stats().live, live);
         assert_int_equal(mem_stats().bytes, bytes);
     }
-    assert_true(n > 60);
+    assert_in_range(n_loaded, 0, 16); /* patterns do without memory for machine code: they are interpreted */
+    mem_fail_after(0);
     tiny_remove(path);
 }
 

@@ -68,7 +68,8 @@ static void yarn(void **state)
     enum { N = 64 };
     double theta[N / 2], base = 1000000, factor = 4, context = 32768;
     int fast = 0, slow = 0;
-    double low = floor(N * log(context / (32 * 2 * M_PI)) / (2 * log(base))), high = ceil(N * log(context / (2 * M_PI)) / (2 * log(base)));
+    double low = floor(N * log(context / (32 * 2 * M_PI)) / (2 * log(base))),
+           high = ceil(N * log(context / (2 * M_PI)) / (2 * log(base)));
     for (int i = 0; i < N / 2; i++) {
         double own = pow(base, -2.0 * i / N), ramp = fmin(fmax((i - low) / (high - low), 0), 1);
         theta[i] = own / factor * ramp + own * (1 - ramp);
@@ -76,13 +77,19 @@ static void yarn(void **state)
         slow += fabs(theta[i] - own / factor) < 1e-15;
     }
     assert_true(fast > 3 && slow > 3 && fast + slow < N / 2);
-    rope_params p = {.base = 1000000, .factor = 4, .scaling = ROPE_SCALING_YARN, .original_context = 32768, .yarn_beta_fast = 32,
+    rope_params p = {.base = 1000000,
+                     .factor = 4,
+                     .scaling = ROPE_SCALING_YARN,
+                     .original_context = 32768,
+                     .yarn_beta_fast = 32,
                      .yarn_beta_slow = 1};
     expect(&p, N, NULL, theta, 0.1 * log(factor) + 1);
-    p.attn_factor = 1.25f;
-    expect(&p, N, NULL, theta, 1.25);
+    p.attn_factor = 1.25f; /* beside the method's own rule */
+    expect(&p, N, NULL, theta, 1.25 * (0.1 * log(factor) + 1));
+    p.yarn_attn_factor = 1.5f; /* instead of it */
+    expect(&p, N, NULL, theta, 1.25 * 1.5);
     p.factor = 1;
-    p.attn_factor = 0;
+    p.attn_factor = p.yarn_attn_factor = 0;
     for (int i = 0; i < N / 2; i++) theta[i] = pow(base, -2.0 * i / N);
     expect(&p, N, NULL, theta, 1);
 }
@@ -123,8 +130,18 @@ static void odd_numbers_stay_numbers(void **state)
 {
     (void)state;
     const rope_params cases[] = {
-        {.base = 1, .factor = 4, .scaling = ROPE_SCALING_YARN, .original_context = 1, .yarn_beta_fast = 32, .yarn_beta_slow = 1},
-        {.base = 10000, .factor = 1e6f, .scaling = ROPE_SCALING_YARN, .original_context = 1, .yarn_beta_fast = 1, .yarn_beta_slow = 1},
+        {.base = 1,
+         .factor = 4,
+         .scaling = ROPE_SCALING_YARN,
+         .original_context = 1,
+         .yarn_beta_fast = 32,
+         .yarn_beta_slow = 1},
+        {.base = 10000,
+         .factor = 1e6f,
+         .scaling = ROPE_SCALING_YARN,
+         .original_context = 1,
+         .yarn_beta_fast = 1,
+         .yarn_beta_slow = 1},
         {.base = 10000, .factor = 4, .scaling = ROPE_SCALING_LONGROPE, .original_context = 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

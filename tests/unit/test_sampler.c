@@ -58,7 +58,8 @@ static int32_t greedy_after(sampler_params p, const float *logits, int n_vocab, 
 }
 
 /* How far token a lies above token b after biases and penalties, found by bisection over a bias on b. */
-static double lead_over(sampler_params p, const float *logits, int n_vocab, const int32_t *history, int n, int32_t a, int32_t b)
+static double lead_over(sampler_params p, const float *logits, int n_vocab, const int32_t *history, int n, int32_t a,
+                        int32_t b)
 {
     logit_bias bias[16];
     int n_bias = 0;
@@ -85,7 +86,9 @@ static void philox_known_answers(void **state)
     } cases[] = {
         {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
         {{~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}, {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+         {0xa4093822, 0x299f31d0},
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint32_t out[4];
@@ -281,7 +284,8 @@ static void draw_walks_the_cumulative_sum(void **state)
         int32_t token;
     } cases[] = {{0, 2}, {0.49, 2}, {0.51, 1}, {0.74, 1}, {0.76, 0}, {0.87, 0}, {0.88, 3}, {0.999999, 3}};
     candidates_take(&c, logits, 0);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) assert_int_equal(candidates_draw(&c, 1, cases[i].u), cases[i].token);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(candidates_draw(&c, 1, cases[i].u), cases[i].token);
     /* Temperature 0.5 squares the weights: 16, 4, 1, 1 of 22. */
     assert_int_equal(candidates_draw(&c, 0.5f, 15.9 / 22), 2);
     assert_int_equal(candidates_draw(&c, 0.5f, 16.1 / 22), 1);

@@ -141,7 +141,10 @@ static void stop_strings_across_tokens(void **state)
 static void text_comes_in_whole_characters(void **state)
 {
     stage g;
-    const char *script = "a\xC3\xA9" "b\xE2\x82\xAC" "c\xF0\x9D\x84\x9E" "d";
+    const char *script = "a\xC3\xA9"
+                         "b\xE2\x82\xAC"
+                         "c\xF0\x9D\x84\x9E"
+                         "d";
     open_stage(&g, *state, script, 100);
     generate_params p = talk_params(-1);
     talk_start(&g.k, &g.first, 1, &p);
@@ -157,10 +160,16 @@ static void text_comes_in_whole_characters(void **state)
     assert_string_equal(g.k.text, script + 1);
     const char *stop[] = {"\xE2\x82\xAC"};
     p.stop = stop, p.n_stop = 1;
-    expect(&g, &p, "\xC3\xA9" "b", FINISH_STOP, 6);
+    expect(&g, &p,
+           "\xC3\xA9"
+           "b",
+           FINISH_STOP, 6);
     /* An answer that ends inside a character gives the bytes that there are. */
     p = talk_params(5);
-    expect(&g, &p, "\xC3\xA9" "b\xE2\x82", FINISH_LENGTH, 5);
+    expect(&g, &p,
+           "\xC3\xA9"
+           "b\xE2\x82",
+           FINISH_LENGTH, 5);
     close_stage(&g);
 }
 
@@ -282,14 +291,17 @@ static void check_reuse(world *w, const model *m, bool windowed)
     /* Prompt lengths that grow, shrink, repeat, part ways. */
     const struct {
         int n, other_from, reused;
-    } turns[] = {{30, 90, 0}, {60, 90, 30}, {60, 90, 59}, {62, 90, 60}, {61, 90, 60}, {61, 58, 58}, {20, 90, 20 - 1}, {90, 0, 0}};
+    } turns[] = {{30, 90, 0},  {60, 90, 30}, {60, 90, 59},     {62, 90, 60},
+                 {61, 90, 60}, {61, 58, 58}, {20, 90, 20 - 1}, {90, 0, 0}};
     for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
         int32_t prompt[90];
         for (int j = 0; j < turns[i].n; j++) prompt[j] = j < turns[i].other_from ? ids[j] : (ids[j] + 1) % TINY_TOKENS;
         talk_answer(&k, e, prompt, (size_t)turns[i].n, &p);
         int64_t reused = session_get_stats(k.s).reused_tokens;
-        if (windowed && reused == 0) {} /* the window may have moved past the place */
-        else assert_int_equal(reused, turns[i].reused);
+        if (windowed && reused == 0) {
+        } /* the window may have moved past the place */
+        else
+            assert_int_equal(reused, turns[i].reused);
         assert_int_equal(session_get_stats(k.s).prompt_tokens, turns[i].n);
         assert_int_equal(k.progress_total, turns[i].n - reused);
         assert_int_equal(k.progress_done, k.progress_total);

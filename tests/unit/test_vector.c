@@ -1,4 +1,5 @@
-/* Elementwise kernels: every level against double references at odd lengths and hard values; bits that don't depend on place. */
+/* Elementwise kernels: every level against double references at odd lengths and hard values; bits that don't depend on
+ * place. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

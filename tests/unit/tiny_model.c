@@ -28,14 +28,31 @@ void tiny_ids(int32_t *ids, int n, uint64_t seed)
 
 tiny_config tiny_llama(void)
 {
-    return (tiny_config){.arch = "llama", .n_layers = 3, .d_model = 64, .n_heads = 4, .n_kv_heads = 2, .d_k = 16, .d_v = 16, .d_ff = 96,
-                         .context = 1024, .type = DTYPE_F32};
+    return (tiny_config){.arch = "llama",
+                         .n_layers = 3,
+                         .d_model = 64,
+                         .n_heads = 4,
+                         .n_kv_heads = 2,
+                         .d_k = 16,
+                         .d_v = 16,
+                         .d_ff = 96,
+                         .context = 1024,
+                         .type = DTYPE_F32};
 }
 
 tiny_config tiny_gemma(void)
 {
-    return (tiny_config){.arch = "gemma3", .n_layers = 7, .d_model = 64, .n_heads = 4, .n_kv_heads = 1, .d_k = 24, .d_v = 24, .d_ff = 96,
-                         .window = 20, .context = 1024, .type = DTYPE_F32};
+    return (tiny_config){.arch = "gemma3",
+                         .n_layers = 7,
+                         .d_model = 64,
+                         .n_heads = 4,
+                         .n_kv_heads = 1,
+                         .d_k = 24,
+                         .d_v = 24,
+                         .d_ff = 96,
+                         .window = 20,
+                         .context = 1024,
+                         .type = DTYPE_F32};
 }
 
 tiny_config tiny_script(const char *script)
@@ -206,8 +223,9 @@ static void put_layer_weight(build *b, int layer, const char *what, uint64_t k, 
 static void put_layer(build *b, int i)
 {
     const tiny_config *c = b->c;
-    uint64_t d = (uint64_t)c->d_model, ff = (uint64_t)c->d_ff, q = (uint64_t)(c->n_heads * c->d_k), k = (uint64_t)(c->n_kv_heads * c->d_k),
-             v = (uint64_t)(c->n_kv_heads * c->d_v), o = (uint64_t)(c->n_heads * c->d_v);
+    uint64_t d = (uint64_t)c->d_model, ff = (uint64_t)c->d_ff, q = (uint64_t)(c->n_heads * c->d_k),
+             k = (uint64_t)(c->n_kv_heads * c->d_k), v = (uint64_t)(c->n_kv_heads * c->d_v),
+             o = (uint64_t)(c->n_heads * c->d_v);
     bool gemma = strncmp(c->arch, "gemma", 5) == 0;
     put_layer_weight(b, i, "attn_norm.weight", d, 1, 1);
     if (c->fused) put_layer_weight(b, i, "attn_qkv.weight", d, q + k + v, 0);

@@ -22,10 +22,10 @@
 typedef struct tiny_config {
     const char *arch;
     int n_layers, d_model, n_heads, n_kv_heads, d_k, d_v, d_ff, window, context;
-    dtype type;         /* of the matrices */
-    bool own_head;      /* an output.weight apart from the embedding */
-    bool fused;         /* attn_qkv, and ffn_up with the gate in front */
-    const char *script; /* NULL = none; else own_head must be set, the type F32 */
+    dtype type;                /* of the matrices */
+    bool own_head;             /* an output.weight apart from the embedding */
+    bool fused;                /* attn_qkv, and ffn_up with the gate in front */
+    const char *script;        /* NULL = none; else own_head must be set, the type F32 */
     const char *chat_template; /* NULL = none */
     const char *scaling;       /* rope.scaling.type, with factor 4 of a context of 256; NULL = none */
     const char *factors;       /* a tensor of RoPE divisors: 1, 2, 3, ... times `factor` */
