@@ -66,6 +66,7 @@ LINK = $(CC) $(KV_CFLAGS) $(CFLAGS) $(LDFLAGS)
 LIB_LIBS := $(shell pkg-config --libs $(LIB_PACKAGES) 2>/dev/null) -lm -lpthread
 CLI_LIBS := $(shell pkg-config --libs $(CLI_PACKAGES) 2>/dev/null)
 AVX2 := $(if $(findstring x86_64,$(shell $(CC) -dumpmachine 2>/dev/null)),-mavx2 -mfma -mf16c)
+AVX512 := $(if $(AVX2),$(AVX2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni)
 
 # ---- Files. Everything in src/ but src/cli is the library; new files need no edit here.
 SOURCES := $(sort $(wildcard src/*/*.c src/*/*/*.c))
@@ -104,10 +105,10 @@ all: kvasir $(LIBRARIES) ## the program ./kvasir and the libraries (the default)
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags | build/.dependencies
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  CC    $< ($(notdir $(BUILD)))")
-	$(Q)$(COMPILE) $(if $(filter %_avx2.c,$<),$(AVX2)) -MMD -MP -c $< -o $@
+	$(Q)$(COMPILE) $(if $(filter %_avx2.c,$<),$(AVX2))$(if $(filter %_avx512.c,$<),$(AVX512)) -MMD -MP -c $< -o $@
 
 # Objects are made anew when a flag changes, what is linked of them when a source comes or goes.
-$(BUILD)/flags: REMEMBER = $(COMPILE) $(AVX2)
+$(BUILD)/flags: REMEMBER = $(COMPILE) $(AVX512)
 $(BUILD)/sources: REMEMBER = $(SOURCES)
 $(BUILD)/flags $(BUILD)/sources: FORCE
 	@mkdir -p $(@D)
@@ -231,7 +232,7 @@ bench: all $(BENCH_PROGRAMS) ## measure this machine: the kernels one by one, th
 lint: ## clang-tidy and cppcheck over the sources
 	@scripts/setup lint
 	$(Q)printf '%s\n' $(SOURCES) | xargs -P $(shell nproc) -I {} \
-		clang-tidy --quiet --warnings-as-errors='*' {} -- -std=c11 $(KV_CPPFLAGS) $(AVX2)
+		clang-tidy --quiet --warnings-as-errors='*' {} -- -std=c11 $(KV_CPPFLAGS) $(AVX512)
 	cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr --enable=warning,performance,portability \
 		--suppress=missingIncludeSystem -Isrc -Iinclude -D_GNU_SOURCE $(SOURCES)
 

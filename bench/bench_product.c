@@ -1,6 +1,6 @@
 /* bench_product - how close the matrix products come to what this machine can do (roofline.h).
  *
- *      bench_product [--threads N] [--rows R] [--k K] [--scalar] [--exact] [--hot] [TYPE...]
+ *      bench_product [--threads N] [--rows R] [--k K] [--cpu scalar|avx2|avx512] [--exact] [--hot] [TYPE...]
  *
  * For every type and number of columns: median and best time of one product, GB/s of weights read (against
  * the read bandwidth measured here), and 10^9 multiply-adds/s (against the int8 peak measured here).
@@ -144,6 +144,17 @@ static int bench(const options *o, char **names, int n_names, status *st)
     return st->code;
 }
 
+/* Only levels that this machine has. */
+static bool level_named(const char *name, cpu_level *level)
+{
+    for (cpu_level l = CPU_SCALAR; name && l <= CPU_AVX512; l++)
+        if (kernels_get(l) && !strcmp(kernels_get(l)->name, name)) {
+            *level = l;
+            return true;
+        }
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     options o = {threads_available(), 1536, 576, false, false, CPU_AUTO};
@@ -153,13 +164,14 @@ int main(int argc, char **argv)
         long long value = i + 1 < argc ? atoll(argv[i + 1]) : 0;
         if (!strcmp(argv[i], "--exact")) o.exact = true;
         else if (!strcmp(argv[i], "--hot")) o.hot = true;
-        else if (!strcmp(argv[i], "--scalar")) o.level = CPU_SCALAR;
+        else if (!strcmp(argv[i], "--cpu") && level_named(argv[i + 1], &o.level)) i++;
         else if (value > 0 && !strcmp(argv[i], "--threads")) o.threads = (int)value, i++;
         else if (value > 0 && !strcmp(argv[i], "--rows")) o.rows = value, i++;
         else if (value > 0 && !strcmp(argv[i], "--k")) o.k = value, i++;
         else {
             fprintf(stderr,
-                    "usage: bench_product [--threads N] [--rows R] [--k K] [--scalar] [--exact] [--hot] [TYPE...]\n");
+                    "usage: bench_product [--threads N] [--rows R] [--k K] [--cpu scalar|avx2|avx512] [--exact] [--hot] "
+                    "[TYPE...]\n");
             return 2;
         }
     }

@@ -19,7 +19,9 @@ uint64_t machine_free_bytes(void)
 {
     uint64_t available = read_number("/proc/meminfo", "MemAvailable: %llu kB") * 1024;
     uint64_t limit = read_number("/sys/fs/cgroup/memory.max", "%llu"), used = read_number("/sys/fs/cgroup/memory.current", "%llu");
+    uint64_t cache = read_number("/sys/fs/cgroup/memory.stat", "file %llu"); /* given back when memory is asked for */
     if (limit) {
+        used = used > cache ? used - cache : 0;
         uint64_t left = limit > used ? limit - used : 0;
         if (available == 0 || left < available) available = left;
     }

@@ -11,7 +11,7 @@ static void make_printable(char *s)
     for (size_t i = 0, n = strlen(s); i < n;) {
         int len = utf8_length(s + i, n - i);
         if (len == 0 || (len == 1 && ((unsigned char)s[i] < 0x20 || s[i] == 0x7f))) {
-            s[i] = s[i] == '\n' ? '\n' : '?';
+            s[i] = s[i] == '\n' ? ' ' : '?';
             len = 1;
         }
         i += (size_t)len;

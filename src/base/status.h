@@ -40,7 +40,7 @@ typedef struct status {
 #define STATUS_INIT {ST_OK, STATUS_NO_POS, ""}
 
 /* Fills st and returns code, so that `return status_set(st, ST_IO, STATUS_NO_POS, "...")` reads well.
- * Bytes that are not valid UTF-8 and control characters (names from a hostile file) become '?'. */
+ * Bytes that are not valid UTF-8 and control characters (names from a hostile file) become '?', line ends a space. */
 int status_set(status *st, int code, uint64_t pos, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
 /* Puts "what: " in front of the text (context added on the way up); returns st->code. */

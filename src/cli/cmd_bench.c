@@ -92,7 +92,7 @@ static int measure(report *p, runtime *r, const bench_test *tests, int n, bool n
         rc = bench_run(&p->results[p->n], r, &tests[p->n], p->reps, &p->roof, st);
         progress_update(&bar, (uint64_t)p->n + 1);
     }
-    for (int tokens = 16; no_cache && tokens <= 256 && rc == ST_OK; tokens *= 2) rc = bench_no_cache(&p->pairs[p->n_pairs++], r, tokens, st);
+    for (int tokens = 16; no_cache && tokens <= 128 && rc == ST_OK; tokens *= 2) rc = bench_no_cache(&p->pairs[p->n_pairs++], r, tokens, st);
     progress_end(&bar);
     return rc;
 }

@@ -1,6 +1,7 @@
 /* kernel.h - the kernel table: every inner loop that has more than one version.
  *
- * The scalar references fill the table first; an instruction set then overwrites entries (AVX2 today). Choose once at start:
+ * The scalar references fill the table first; instruction sets then overwrite entries, each over a copy of
+ * the table before it: AVX2 (with FMA and F16C), AVX-512 (F, BW, VL, DQ and VNNI). Choose once at start:
  *
  *      const kernels *k = kernels_get(CPU_AUTO);      what CPUID offers
  *      const kernels *k = kernels_get(CPU_SCALAR);    the references, for checks
@@ -30,7 +31,7 @@
 #define PANEL_ROWS 8
 #define ACT_COLS 64 /* most activation rows in one call of a product */
 
-typedef enum cpu_level { CPU_AUTO, CPU_SCALAR, CPU_AVX2 } cpu_level;
+typedef enum cpu_level { CPU_AUTO, CPU_SCALAR, CPU_AVX2, CPU_AVX512 } cpu_level;
 
 /* 32 consecutive activations of one row, as two blocks of 16: x[i] ~ d[i / 16] * q[i], d = max|x| / 127, q in -127..127.
  * A block whose maximum is under 2^-120 becomes zeros; one with an infinity or a NaN gets d = NaN, and so does what it meets. */
@@ -61,7 +62,7 @@ typedef enum rope_style {
 struct attend_args;
 
 typedef struct kernels {
-    const char *name; /* "scalar", "avx2" */
+    const char *name; /* "scalar", "avx2", "avx512" */
 
     /* Weights. `rows` points at n_rows (1..PANEL_ROWS) rows as in the file, dtype_row_bytes(t, k) apart; missing rows read as zero.
      * k is a multiple of the type's block_elems. */
@@ -99,5 +100,6 @@ const kernels *kernels_get(cpu_level level);
 /* The ISA's part: overwrite entries (called once by kernels_get). */
 void kernels_fill_scalar(kernels *k);
 void kernels_fill_avx2(kernels *k);
+void kernels_fill_avx512(kernels *k);
 
 #endif

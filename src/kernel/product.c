@@ -1,6 +1,7 @@
 #include "kernel/product.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -24,6 +25,7 @@ typedef struct pack_job {
     const weight *w;
     const kernels *ks;
     const uint8_t *data;
+    int64_t first, n_rows; /* of the rows at data */
     size_t row_bytes, panel_bytes;
 } pack_job;
 
@@ -32,28 +34,39 @@ static void pack_panels(void *arg, int begin, int end, int worker)
     (void)worker;
     const pack_job *j = arg;
     for (int64_t p = begin; p < end; p++) {
-        int64_t left = j->w->rows - p * PANEL_ROWS;
+        int64_t left = j->n_rows - p * PANEL_ROWS;
         j->ks->pack(j->w->type, j->data + (size_t)p * PANEL_ROWS * j->row_bytes,
                     left < PANEL_ROWS ? (int)left : PANEL_ROWS, j->w->k,
-                    (uint8_t *)j->w->panels + (size_t)p * j->panel_bytes);
+                    (uint8_t *)j->w->panels + (size_t)(j->first / PANEL_ROWS + p) * j->panel_bytes);
     }
+}
+
+int weight_alloc(weight *w, const kernels *ks, dtype t, int64_t rows, int64_t k, status *st)
+{
+    assert(dtype_get(t) && rows > 0 && k > 0 && k % dtype_get(t)->block_elems == 0);
+    weight made = {.type = t, .rows = rows, .k = k};
+    if (rows > (int64_t)1 << 31 || __builtin_mul_overflow(ks->panel_bytes(t, k), (size_t)panels_of(&made), &made.n_bytes))
+        return status_set(st, ST_LIMIT, STATUS_NO_POS, "a matrix of %lld x %lld is too large", (long long)rows,
+                          (long long)k);
+    made.panels = mem_pages_alloc(made.n_bytes);
+    if (!made.panels) return status_nomem(st, made.n_bytes);
+    *w = made;
+    return ST_OK;
+}
+
+void weight_pack(weight *w, const kernels *ks, threads *team, int64_t first, int64_t n_rows, const void *data)
+{
+    assert(first % PANEL_ROWS == 0 && n_rows > 0 && first + n_rows <= w->rows);
+    pack_job j = {w, ks, data, first, n_rows, dtype_row_bytes(w->type, w->k), ks->panel_bytes(w->type, w->k)};
+    int64_t grain = (int64_t)((1 << 18) / j.panel_bytes) + 1;
+    threads_run(team, pack_panels, &j, (int)((n_rows + PANEL_ROWS - 1) / PANEL_ROWS), (int)grain);
 }
 
 int weight_init(weight *w, const kernels *ks, threads *team, dtype t, int64_t rows, int64_t k, const void *data,
                 status *st)
 {
-    assert(dtype_get(t) && rows > 0 && k > 0 && k % dtype_get(t)->block_elems == 0);
-    weight made = {.type = t, .rows = rows, .k = k};
-    size_t panel_bytes = ks->panel_bytes(t, k);
-    if (rows > (int64_t)1 << 31 || __builtin_mul_overflow(panel_bytes, (size_t)panels_of(&made), &made.n_bytes))
-        return status_set(st, ST_LIMIT, STATUS_NO_POS, "a matrix of %lld x %lld is too large", (long long)rows,
-                          (long long)k);
-    made.panels = mem_pages_alloc(made.n_bytes);
-    if (!made.panels) return status_nomem(st, made.n_bytes);
-    pack_job j = {&made, ks, data, dtype_row_bytes(t, k), panel_bytes};
-    int64_t grain = (int64_t)((1 << 18) / panel_bytes) + 1;
-    threads_run(team, pack_panels, &j, (int)panels_of(&made), (int)grain);
-    *w = made;
+    if (weight_alloc(w, ks, t, rows, k, st)) return st->code;
+    weight_pack(w, ks, team, 0, rows, data);
     return ST_OK;
 }
 
@@ -87,6 +100,13 @@ void product_scratch_deinit(product_scratch *s)
     memset(s, 0, sizeof *s);
 }
 
+/* A worker's run of panels. It takes piece after piece of its own, so that it reads on where it has prefetched; who has
+ * finished takes from the others'. */
+typedef struct share {
+    _Alignas(64) _Atomic int64_t next;
+    int64_t end;
+} share;
+
 typedef struct product_job {
     const kernels *ks;
     act_strip *strips;
@@ -95,7 +115,9 @@ typedef struct product_job {
     int n;
     bool exact;
     const product *products;
-    int n_products;
+    int n_products, n_shares;
+    int64_t piece; /* panels */
+    share *shares;
 } product_job;
 
 static int tile_columns(int n, int first)
@@ -152,10 +174,8 @@ static void tile_product(const product_job *j, const product *p, int64_t begin, 
 }
 
 /* Units are the panels of all products in a row; a piece's weights are read from memory once for all tiles. */
-static void multiply(void *arg, int begin, int end, int worker)
+static void multiply(const product_job *j, int64_t begin, int64_t end)
 {
-    (void)worker;
-    const product_job *j = arg;
     int64_t base = 0;
     for (int i = 0; i < j->n_products && base < end; i++) {
         const product *p = &j->products[i];
@@ -170,20 +190,43 @@ static void multiply(void *arg, int begin, int end, int worker)
     }
 }
 
-/* Panels in a piece, so that there are equally many pieces for each worker. */
-static int grain(int64_t n_panels, size_t n_bytes, int n_workers, int n)
+static void multiply_shares(void *arg, int begin, int end, int worker)
 {
-    int64_t per_worker = (int64_t)(n_bytes * (size_t)n / PIECE_BYTES + (size_t)n_workers / 2) / n_workers;
-    int64_t pieces = n_workers * (per_worker ? per_worker : 1), panels = (n_panels + pieces - 1) / pieces;
-    if (n < FEW_COLUMNS) return (int)panels;
-    return (int)(panels < PIECE_PANELS ? PIECE_PANELS : panels / PIECE_PANELS * PIECE_PANELS);
+    (void)worker;
+    const product_job *j = arg;
+    for (int first = begin; first < end; first++)
+        for (int i = 0; i < j->n_shares; i++) {
+            share *from = &j->shares[(first + i) % j->n_shares];
+            int64_t at;
+            while ((at = atomic_fetch_add_explicit(&from->next, j->piece, memory_order_relaxed)) < from->end)
+                multiply(j, at, at + j->piece < from->end ? at + j->piece : from->end);
+        }
+}
+
+static int64_t parts(int64_t n, int64_t size)
+{
+    return (n + size - 1) / size;
+}
+
+/* One share for each worker, with equally many pieces in each. */
+static void split(product_job *j, int64_t n_panels, size_t n_bytes, int n_workers)
+{
+    int64_t unit = j->n < FEW_COLUMNS ? 1 : PIECE_PANELS, length = parts(parts(n_panels, n_workers), unit) * unit;
+    int64_t n_pieces = (int64_t)(n_bytes * (size_t)j->n / PIECE_BYTES) / n_workers;
+    j->piece = parts(parts(length, n_pieces ? n_pieces : 1), unit) * unit;
+    j->n_shares = (int)parts(n_panels, length);
+    for (int i = 0; i < j->n_shares; i++) {
+        j->shares[i].end = (i + 1) * length < n_panels ? (i + 1) * length : n_panels;
+        atomic_init(&j->shares[i].next, i * length);
+    }
 }
 
 void product_run(const kernels *ks, threads *team, product_scratch *s, bool exact, const float *x, int64_t x_stride,
                  int n, const product *p, int n_products)
 {
     assert(n_products >= 1 && n >= 1 && n <= s->max_n && p[0].w->k <= s->max_k);
-    product_job j = {ks, s->strips, x, x_stride, p[0].w->k, n, exact, p, n_products};
+    share shares[THREADS_MAX];
+    product_job j = {ks, s->strips, x, x_stride, p[0].w->k, n, exact, p, n_products, 0, 0, shares};
     int64_t n_panels = 0;
     size_t n_bytes = 0;
     bool quantized = false;
@@ -197,5 +240,6 @@ void product_run(const kernels *ks, threads *team, product_scratch *s, bool exac
         if (n * j.k <= QUANTIZE_ALONE) quantize_rows(&j, 0, n, 0);
         else threads_run(team, quantize_rows, &j, n, 4);
     }
-    threads_run(team, multiply, &j, (int)n_panels, grain(n_panels, n_bytes, threads_count(team), n));
+    split(&j, n_panels, n_bytes, threads_count(team));
+    threads_run(team, multiply_shares, &j, j.n_shares, 1);
 }

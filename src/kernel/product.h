@@ -23,7 +23,12 @@ typedef struct weight {
     size_t n_bytes;
 } weight;
 
-/* Packs a [rows][k] matrix as in the file into memory of its own; uses the team. Free with weight_deinit. */
+/* A [rows][k] matrix in memory of its own, to be packed piece by piece; free with weight_deinit. */
+int weight_alloc(weight *w, const kernels *ks, dtype t, int64_t rows, int64_t k, status *st);
+/* Packs rows [first, first + n_rows), which stand at data as in the file; uses the team. first is a multiple of PANEL_ROWS, n_rows too
+ * unless they are the last. */
+void weight_pack(weight *w, const kernels *ks, threads *team, int64_t first, int64_t n_rows, const void *data);
+/* Both in one. */
 int weight_init(weight *w, const kernels *ks, threads *team, dtype t, int64_t rows, int64_t k, const void *data, status *st);
 void weight_deinit(weight *w);
 /* Row r as floats: an embedding look-up. */

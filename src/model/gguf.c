@@ -1,5 +1,6 @@
 #include "model/gguf.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -222,8 +223,9 @@ const gguf_tensor *gguf_find_tensor(const gguf *g, const char *name)
     return gguf_index_find(&g->names, g->tensors, sizeof *g->tensors, name, strlen(name));
 }
 
-void gguf_drop_tensor(const gguf *g, const gguf_tensor *t)
+void gguf_drop(const gguf *g, const gguf_tensor *t, size_t offset, size_t n_bytes)
 {
+    assert(offset <= t->n_bytes && n_bytes <= t->n_bytes - offset);
     const gguf_part *part = &g->parts[t->part];
-    if (part->mapped && t->data) mapped_file_drop(&part->bytes, t->file_offset, t->n_bytes);
+    if (part->mapped && t->data) mapped_file_drop(&part->bytes, t->file_offset + offset, n_bytes);
 }

@@ -89,8 +89,8 @@ const gguf_kv *gguf_find(const gguf *g, const char *key);
 size_t gguf_tensor_count(const gguf *g);
 const gguf_tensor *gguf_tensor_at(const gguf *g, size_t i);
 const gguf_tensor *gguf_find_tensor(const gguf *g, const char *name);
-/* The tensor's pages leave this process's memory (after repacking). */
-void gguf_drop_tensor(const gguf *g, const gguf_tensor *t);
+/* These bytes of the tensor's data won't be read again: their pages leave this process's memory (after repacking). */
+void gguf_drop(const gguf *g, const gguf_tensor *t, size_t offset, size_t n_bytes);
 
 /* Typed reads: any integer type serves an integer, any float or integer type a float, when the value fits. found (may
  * be NULL) says whether the key was there; *out keeps its value (the default) when it was not. A wrong type or a value

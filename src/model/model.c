@@ -34,11 +34,27 @@ static const gguf_tensor *find(loader *l, const char *name, bool required)
     return l->st->code ? NULL : t;
 }
 
-static void packed(loader *l, const gguf_tensor *t, size_t n_bytes)
+/* Bytes of the tensor that were read, from `offset` on: their pages can go. */
+static void done_with(loader *l, const gguf_tensor *t, size_t offset, size_t n_bytes)
 {
-    gguf_drop_tensor(l->g, t);
+    gguf_drop(l->g, t, offset, n_bytes);
     l->done_bytes += n_bytes;
     if (l->o->progress) l->o->progress(l->o->user, l->done_bytes, l->total_bytes);
+}
+
+/* A tensor is packed in pieces of about so many bytes, so that file pages and panels are not in memory together (W2). */
+#define PIECE_BYTES ((size_t)8 << 20)
+
+static void pack_pieces(loader *l, weight *w, const gguf_tensor *t, int64_t first)
+{
+    size_t row_bytes = dtype_row_bytes(w->type, w->k);
+    int64_t step = (int64_t)(PIECE_BYTES / row_bytes / PANEL_ROWS + 1) * PANEL_ROWS;
+    for (int64_t r = 0; r < w->rows; r += step) {
+        int64_t n = w->rows - r < step ? w->rows - r : step;
+        size_t offset = (size_t)(first + r) * row_bytes;
+        weight_pack(w, l->o->ks, l->o->team, r, n, t->data + offset);
+        done_with(l, t, offset, (size_t)n * row_bytes);
+    }
 }
 
 /* Packs rows [first, first + rows) of a matrix with all_rows rows of k. */
@@ -50,13 +66,12 @@ static void load_rows(loader *l, weight *w, const gguf_tensor *t, const char *na
         shape_error(l, t, name, k, all_rows);
         return;
     }
-    size_t row_bytes = dtype_row_bytes((dtype)t->type, k);
-    if (weight_init(w, l->o->ks, l->o->team, (dtype)t->type, rows, k, t->data + (size_t)first * row_bytes, l->st)) {
+    if (weight_alloc(w, l->o->ks, (dtype)t->type, rows, k, l->st)) {
         status_prefix(l->st, "tensor %s", name);
         return;
     }
+    pack_pieces(l, w, t, first);
     l->m->weight_bytes += w->n_bytes;
-    packed(l, t, (size_t)rows * row_bytes);
 }
 
 static void load_matrix(loader *l, weight *w, const char *name, int64_t k, int64_t rows, bool required)
@@ -80,7 +95,7 @@ static const float *load_floats(loader *l, const char *name, int64_t n, bool req
     }
     dtype_to_float((dtype)t->type, t->data, out, n);
     l->m->weight_bytes += (uint64_t)n * sizeof *out;
-    packed(l, t, t->n_bytes);
+    done_with(l, t, 0, t->n_bytes);
     return out;
 }
 

@@ -70,7 +70,10 @@ def test_the_scalar_kernels_agree_with_themselves_and_nearly_with_the_others(tmp
     x, fast = logits(tmp_path, SMOLLM, ids)
     y, scalar = logits(tmp_path, SMOLLM, ids, "--cpu", "scalar", "--chunk", "5")
     assert scalar == hash_of(SMOLLM, ids, "--cpu", "scalar", "--threads", "1", "--block-size", "8")
-    assert np.abs(x - y).max() < 1e-2 and np.abs(y).max() > 1
+    # What differs is the last bits of exp and the norms; now and then that tips an activation to the next of its 255 steps.
+    x, y = (v - np.log(np.exp(v).sum(axis=1, keepdims=True)) for v in (x.astype(np.float64), y.astype(np.float64)))
+    kl = (np.exp(y) * (y - x)).sum(axis=1)
+    assert kl[0] < 1e-6 and kl.mean() < 5e-3
 
 
 def test_json(tmp_path):

@@ -243,16 +243,16 @@ static void on_model(world *w, int table, int i, void (*check)(net_config c))
 /* Every model with both kernel tables. */
 static void on_all(void **state, void (*check)(net_config c))
 {
-    for (int i = 0; i < 2 * N_MODELS; i++) on_model(*state, i / N_MODELS, i % N_MODELS, check);
+    for (int i = 0; i < 2 * N_MODELS; i += SANITIZED ? 4 : 1) on_model(*state, i / N_MODELS, i % N_MODELS, check);
 }
 
 /* A model of each family, each window and each head count. */
 static void on_some(void **state, void (*check)(net_config c))
 {
-    const int models[] = {0, 1, 2, 5, 7};
-    on_model(*state, 0, 1, check);
-    on_model(*state, 0, 7, check);
-    for (int i = 0; i < 5; i++) on_model(*state, 1, models[i], check);
+    const int models[] = {7, 2, 5, 0, 1};
+    if (!SANITIZED) on_model(*state, 0, 1, check);
+    if (!SANITIZED) on_model(*state, 0, 7, check);
+    for (int i = 0; i < (SANITIZED ? 2 : 5); i++) on_model(*state, 1, models[i], check);
 }
 
 #define N_IDS 50
@@ -325,7 +325,7 @@ static void long_sequences(void **state)
     enum { LONG = 560 };
     int32_t ids[LONG];
     tiny_ids(ids, LONG, 5);
-    for (int i = 0; i < 3; i++) {
+    for (int i = SANITIZED ? 2 : 0; i < 3; i++) {
         net_config c = {.m = w->m[i > 0][i / 2]}; /* llama with both kernel tables, gemma */
         float *want = reference(c, ids, LONG);
         check_variant(c, ids, LONG, want, 64, "chunk 64");

@@ -1,4 +1,4 @@
-/* Products of every weight type, scalar and AVX2: against doubles, and bit for bit against each other. */
+/* Products of every weight type, at every level that this machine has: against doubles, and bit for bit against scalar. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ static const dtype types[] = {DTYPE_F32,  DTYPE_F16,    DTYPE_BF16,   DTYPE_Q4_0
                               DTYPE_Q6_K, DTYPE_IQ4_NL, DTYPE_IQ4_XS, DTYPE_MXFP4};
 #define N_TYPES (int)(sizeof types / sizeof types[0])
 
-static const kernels *scalar, *tables[2];
+static const kernels *scalar, *tables[3];
 static int n_tables;
 
 static uint64_t seed;
@@ -229,7 +229,24 @@ static void test_against_double(void **state)
         }
 }
 
-/* A column's bits are the same alone and beside any number of others, for every team and number of panels. */
+/* Columns [first, first + n) alone, and the first n_rows rows: the bits of `all`, which has n_all columns and every row. */
+static void check_part(const kernels *ks, const setup *s, bool exact, int first, int n, int64_t n_rows, int n_workers,
+                       const float *all, int64_t stride)
+{
+    setup part = *s;
+    part.n = n;
+    part.rows = n_rows;
+    part.x = s->x + first * s->k;
+    float *y = mem_array((size_t)(n * stride), sizeof *y);
+    run(ks, &part, exact, n_workers, NULL, y, stride);
+    for (int c = 0; c < n; c++)
+        if (memcmp(y + c * stride, all + (first + c) * stride, (size_t)n_rows * sizeof *y))
+            fail_msg("%s %s: %d columns, %lld rows, %d workers: column %d gives other bits than beside all", ks->name,
+                     dtype_get(s->t)->name, n, (long long)n_rows, n_workers, c);
+    mem_free(y);
+}
+
+/* A column's bits are the same alone and beside any number of others, for every level, team and number of panels. */
 static void test_same_bits(void **state)
 {
     (void)state;
@@ -238,31 +255,18 @@ static void test_same_bits(void **state)
         const int n_all = 130;
         int64_t k = dtype_get(types[i])->block_elems == 1 ? 70 : 256, rows = 83, stride = 90;
         setup s = make_setup(types[i], rows, k, n_all, RANDOM);
-        float *all = mem_array((size_t)(n_all * stride), sizeof *all),
-              *y = mem_array((size_t)(n_all * stride), sizeof *y);
-        const kernels *ks = tables[n_tables - 1];
+        float *all = mem_array((size_t)(n_all * stride), sizeof *all);
         for (int exact = 0; exact < 2; exact++) {
-            run(ks, &s, exact, 1, NULL, all, stride);
-            for (int n = 1; n <= 65; n++) {
-                setup part = s;
-                int first = (int)(draw() % (unsigned)(n_all - n + 1));
-                part.n = n;
-                part.x = s.x + first * k;
-                run(ks, &part, exact, 1 + n % 3, NULL, y, stride);
-                if (memcmp(y, all + first * stride, (size_t)(n * stride) * sizeof *y))
-                    fail_msg("%s: %d columns give other bits than %d", dtype_get(s.t)->name, n, n_all);
-            }
-            for (int n_rows = 1; n_rows < 40; n_rows += 7) { /* fewer panels */
-                setup part = s;
-                part.rows = n_rows;
-                part.n = 3;
-                run(ks, &part, exact, 2, NULL, y, stride);
-                for (int c = 0; c < 3; c++)
-                    assert_memory_equal(y + c * stride, all + c * stride, (size_t)n_rows * sizeof *y);
+            run(scalar, &s, exact, 1, NULL, all, stride);
+            for (int level = 0; level < n_tables; level++) {
+                for (int n = 1; n <= 65; n += level ? 1 : 16)
+                    check_part(tables[level], &s, exact, (int)(draw() % (unsigned)(n_all - n + 1)), n, rows, 1 + n % 3,
+                               all, stride);
+                for (int n_rows = 1; n_rows < 80; n_rows += 7)
+                    check_part(tables[level], &s, exact, 0, 1 + n_rows % 9, n_rows, 1 + n_rows % 4, all, stride);
             }
         }
         mem_free(all);
-        mem_free(y);
         free_setup(&s);
     }
 }
@@ -443,6 +447,7 @@ static int get_tables(void **state)
     (void)state;
     scalar = tables[n_tables++] = kernels_get(CPU_SCALAR);
     if (kernels_get(CPU_AVX2)) tables[n_tables++] = kernels_get(CPU_AVX2);
+    if (kernels_get(CPU_AVX512)) tables[n_tables++] = kernels_get(CPU_AVX512);
     return scalar ? 0 : -1;
 }
 
