@@ -88,7 +88,7 @@ TEST_ARCHIVE := $(BUILD)/libeverything.a
 SHARED := libkvasir.so.$(VERSION)
 LIBRARIES := $(BUILD)/libkvasir.a $(BUILD)/$(SHARED)
 
-RUN = $(firstword $(wildcard .venv/bin/python) python3) tests/run.py
+RUN = .venv/bin/python tests/run.py
 in_variant = $(patsubst $(BUILD)/%,build/$(1)$(SUFFIX)/%,$(2))
 PARALLEL = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 SUBMAKE = $(MAKE) --no-print-directory $(PARALLEL)

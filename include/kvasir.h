@@ -13,12 +13,13 @@
  *      while (kvasir_session_active(s)) kvasir_engine_step(e, &st);
  *
  * Contract
- *   - Functions that can fail return 0 or a status code and fill *st (never NULL) on failure; then *out is untouched and nothing is
- *     owed. Text is UTF-8, one sentence, and says what to do.
- *   - The library never prints, exits or reads the environment. It keeps no state outside the handles, but for two counters of its heap.
+ *   - Functions that can fail return 0 or a status code and fill *st (never NULL) on failure; then *out is untouched
+ *     and nothing is owed. Text is UTF-8, one sentence, and says what to do.
+ *   - The library never prints, exits or reads the environment. It keeps no state outside the handles, but for two
+ *     counters of its heap.
  *   - *_free(NULL) does nothing. Sessions are freed before their engine, engines before their model.
- *   - A sequence's tokens are a function of the model, the prompt and the parameters alone, bit for bit on one machine: not of the
- *     number of threads, the chunk, or what other sessions do.
+ *   - A sequence's tokens are a function of the model, the prompt and the parameters alone, bit for bit on one machine:
+ *     not of the number of threads, the chunk, or what other sessions do.
  */
 #ifndef KVASIR_H
 #define KVASIR_H
@@ -57,7 +58,7 @@ typedef struct kvasir_model kvasir_model;
 typedef struct kvasir_engine kvasir_engine;
 typedef struct kvasir_session kvasir_session;
 
-/* -- model ------------------------------------------------------------------------------------------------------------------------ */
+/* -- model --------------------------------------------------------------------------------------------------------- */
 
 typedef struct kvasir_model_options {
     int threads; /* that pack the weights; 0 = as many as this process may use */
@@ -67,21 +68,24 @@ typedef struct kvasir_model_options {
 } kvasir_model_options;
 
 /* options may be NULL. */
-KVASIR_API int kvasir_model_load(kvasir_model **out, const char *path, const kvasir_model_options *options, kvasir_status *st);
+KVASIR_API int kvasir_model_load(kvasir_model **out, const char *path, const kvasir_model_options *options,
+                                 kvasir_status *st);
 KVASIR_API void kvasir_model_free(kvasir_model *m);
 KVASIR_API int kvasir_model_vocab_size(const kvasir_model *m);
 KVASIR_API int kvasir_model_context(const kvasir_model *m); /* tokens it was trained for */
-KVASIR_API const char *kvasir_model_chat_template(const kvasir_model *m); /* Jinja source; NULL where it has none; the model's */
+/* Jinja source; NULL where it has none; the model's */
+KVASIR_API const char *kvasir_model_chat_template(const kvasir_model *m);
 
-/* text [n_bytes] -> ids. Writes at most capacity ids and always stores the full number in *n_ids: call twice, or with room for
- * n_bytes + 2. add_special: the model's own beginning and end; parse_special: names of control tokens in the text are those tokens. */
-KVASIR_API int kvasir_tokenize(const kvasir_model *m, const char *text, size_t n_bytes, int add_special, int parse_special, int32_t *ids,
-                               size_t capacity, size_t *n_ids, kvasir_status *st);
+/* text [n_bytes] -> ids. Writes at most capacity ids and always stores the full number in *n_ids: call twice, or with
+ * room for n_bytes + 2. add_special: the model's own beginning and end; parse_special: names of control tokens in the
+ * text are those tokens. */
+KVASIR_API int kvasir_tokenize(const kvasir_model *m, const char *text, size_t n_bytes, int add_special,
+                               int parse_special, int32_t *ids, size_t capacity, size_t *n_ids, kvasir_status *st);
 /* ids -> bytes; at most capacity are written (no NUL), *n_bytes is the full number. */
-KVASIR_API int kvasir_detokenize(const kvasir_model *m, const int32_t *ids, size_t n_ids, int with_special, char *text, size_t capacity,
-                                 size_t *n_bytes, kvasir_status *st);
+KVASIR_API int kvasir_detokenize(const kvasir_model *m, const int32_t *ids, size_t n_ids, int with_special, char *text,
+                                 size_t capacity, size_t *n_bytes, kvasir_status *st);
 
-/* -- engine ----------------------------------------------------------------------------------------------------------------------- */
+/* -- engine -------------------------------------------------------------------------------------------------------- */
 
 typedef struct kvasir_engine_options {
     int threads;              /* 0 = as many as this process may use */
@@ -95,7 +99,8 @@ typedef struct kvasir_engine_options {
 } kvasir_engine_options;
 
 /* options may be NULL. The model is borrowed. */
-KVASIR_API int kvasir_engine_new(kvasir_engine **out, const kvasir_model *m, const kvasir_engine_options *options, kvasir_status *st);
+KVASIR_API int kvasir_engine_new(kvasir_engine **out, const kvasir_model *m, const kvasir_engine_options *options,
+                                 kvasir_status *st);
 KVASIR_API void kvasir_engine_free(kvasir_engine *e);
 KVASIR_API int kvasir_engine_context(const kvasir_engine *e);
 /* One batch over all active sessions; their callbacks run inside. */
@@ -110,7 +115,7 @@ KVASIR_API kvasir_cache_info kvasir_engine_cache_info(const kvasir_engine *e);
 /* Recounts every block and reference; 0, or KVASIR_FORMAT with what does not add up. */
 KVASIR_API int kvasir_engine_audit(const kvasir_engine *e, kvasir_status *st);
 
-/* -- session ---------------------------------------------------------------------------------------------------------------------- */
+/* -- session ------------------------------------------------------------------------------------------------------- */
 
 typedef struct kvasir_sampling {
     float temperature; /* 0 = greedy */
@@ -141,10 +146,11 @@ typedef void kvasir_token_fn(void *user, int32_t token, const char *text, size_t
 
 KVASIR_API int kvasir_session_new(kvasir_session **out, kvasir_engine *e, kvasir_status *st);
 KVASIR_API void kvasir_session_free(kvasir_session *s);
-/* Begins an answer to ids. What the session's cache holds of them as a prefix is not computed again. sampling (NULL = the defaults)
- * is copied; on_token may be NULL. */
-KVASIR_API int kvasir_session_start(kvasir_session *s, const int32_t *ids, size_t n_ids, const kvasir_sampling *sampling,
-                                    kvasir_token_fn *on_token, void *user, kvasir_status *st);
+/* Begins an answer to ids. What the session's cache holds of them as a prefix is not computed again. sampling (NULL =
+ * the defaults) is copied; on_token may be NULL. */
+KVASIR_API int kvasir_session_start(kvasir_session *s, const int32_t *ids, size_t n_ids,
+                                    const kvasir_sampling *sampling, kvasir_token_fn *on_token, void *user,
+                                    kvasir_status *st);
 KVASIR_API int kvasir_session_active(const kvasir_session *s);
 KVASIR_API void kvasir_session_cancel(kvasir_session *s);
 KVASIR_API kvasir_finish kvasir_session_finish(const kvasir_session *s);

@@ -1,4 +1,5 @@
-/* hash.h - a 64-bit fingerprint of a stream of bytes (XXH3): equal logits print equal hashes. Not for untrusted keys. */
+/* hash.h - a 64-bit fingerprint of a stream of bytes (XXH3): equal logits print equal hashes. Not for untrusted
+ * keys. */
 #ifndef KVASIR_BASE_HASH_H
 #define KVASIR_BASE_HASH_H
 

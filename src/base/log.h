@@ -1,7 +1,7 @@
 /* log.h - lines for the program's operator; the library itself never prints.
  *
- * A `log_sink` is passed down where something is worth saying; NULL says nothing. The program that owns the sink decides
- * where the lines go. Threads: the sink's function must be callable from any thread.
+ * A `log_sink` is passed down where something is worth saying; NULL says nothing. The program that owns the sink
+ * decides where the lines go. Threads: the sink's function must be callable from any thread.
  */
 #ifndef KVASIR_BASE_LOG_H
 #define KVASIR_BASE_LOG_H

@@ -18,7 +18,8 @@ static uint64_t read_number(const char *path, const char *format)
 uint64_t machine_free_bytes(void)
 {
     uint64_t available = read_number("/proc/meminfo", "MemAvailable: %llu kB") * 1024;
-    uint64_t limit = read_number("/sys/fs/cgroup/memory.max", "%llu"), used = read_number("/sys/fs/cgroup/memory.current", "%llu");
+    uint64_t limit = read_number("/sys/fs/cgroup/memory.max", "%llu"),
+             used = read_number("/sys/fs/cgroup/memory.current", "%llu");
     uint64_t cache = read_number("/sys/fs/cgroup/memory.stat", "file %llu"); /* given back when memory is asked for */
     if (limit) {
         used = used > cache ? used - cache : 0;

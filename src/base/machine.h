@@ -4,7 +4,8 @@
 
 #include <stdint.h>
 
-/* Bytes that new allocations could use without swapping (MemAvailable, bounded by the control group's limit); 0 when unknown. */
+/* Bytes that new allocations could use without swapping (MemAvailable, bounded by the control group's limit); 0 when
+ * unknown. */
 uint64_t machine_free_bytes(void);
 /* This process's largest resident set so far, in bytes; 0 when unknown. */
 uint64_t machine_peak_rss_bytes(void);

@@ -121,7 +121,8 @@ void mem_pages_free(void *p, size_t n)
 
 mem_counters mem_stats(void)
 {
-    return (mem_counters){atomic_load(&n_bytes_now), atomic_load(&n_bytes_peak), atomic_load(&n_live), atomic_load(&n_calls)};
+    return (mem_counters){atomic_load(&n_bytes_now), atomic_load(&n_bytes_peak), atomic_load(&n_live),
+                          atomic_load(&n_calls)};
 }
 
 void mem_fail_after(int64_t n)

@@ -1,7 +1,9 @@
 /* strbuf.h - a growing string that remembers its first failure.
  *
- * B1 data is always NUL-terminated (strbuf_cstr gives "" for a fresh one); n_bytes does not count the NUL, and data may hold NULs.
- * B2 After an append failed (out of memory, or over limit_bytes) `failed` is set and later appends do nothing: check once, at the end.
+ * B1 data is always NUL-terminated (strbuf_cstr gives "" for a fresh one); n_bytes does not count the NUL, and data may
+ *    hold NULs.
+ * B2 After an append failed (out of memory, or over limit_bytes) `failed` is set and later appends do nothing: check
+ *    once, at the end.
  */
 #ifndef KVASIR_BASE_STRBUF_H
 #define KVASIR_BASE_STRBUF_H

@@ -120,7 +120,8 @@ static int start_workers(threads *t, int n, status *st)
         int error = pthread_create(&w->thread, NULL, worker_main, w);
         if (error) {
             mem_free(w);
-            return status_set(st, ST_LIMIT, STATUS_NO_POS, "thread %d of %d can't be started: %s", i + 1, n, strerror(error));
+            return status_set(st, ST_LIMIT, STATUS_NO_POS, "thread %d of %d can't be started: %s; ask for fewer", i + 1,
+                              n, strerror(error));
         }
         t->workers[i] = w;
         t->n = i + 1;
@@ -191,7 +192,6 @@ void threads_run(threads *t, threads_fn *fn, void *arg, int n_units, int grain)
 int threads_available(void)
 {
     cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n > 0 ? (int)n : 1;
+    long n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > THREADS_MAX ? THREADS_MAX : (int)n;
 }

@@ -6,9 +6,11 @@
  *          worker 0: [0..4) [8..12) ...      each worker claims the next run of `grain` units
  *          worker 1: [4..8) [12..16) ...     until none is left; the call returns when all are done
  *
- * T1 Which worker runs a unit is not determined; fn must give the same result whoever runs it (units write disjoint outputs).
+ * T1 Which worker runs a unit is not determined; fn must give the same result whoever runs it (units write disjoint
+ *    outputs).
  * T2 Between runs workers spin for a short while, then park on a futex: idle costs nothing.
- * T3 threads_run is a full barrier: what was written before it is seen inside, what was written inside is seen after it.
+ * T3 threads_run is a full barrier: what was written before it is seen inside, what was written inside is seen after
+ *    it.
  * Threads: one caller at a time; fn must not call threads_run on the same team.
  */
 #ifndef KVASIR_BASE_THREADS_H

@@ -49,7 +49,8 @@ int utf8_incomplete_tail(const char *s, size_t n)
         if (back < 2) return back;
         /* the second byte already rules out overlong forms and surrogates */
         unsigned char d = u[n - (size_t)back + 1];
-        if ((c == 0xE0 && d < 0xA0) || (c == 0xED && d > 0x9F) || (c == 0xF0 && d < 0x90) || (c == 0xF4 && d > 0x8F)) return 0;
+        if ((c == 0xE0 && d < 0xA0) || (c == 0xED && d > 0x9F) || (c == 0xF0 && d < 0x90) || (c == 0xF4 && d > 0x8F))
+            return 0;
         return back;
     }
     return 0;

@@ -1,6 +1,5 @@
 #include "cli/answer.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +19,8 @@ static int read_bias(answer_options *o, const args *a, status *st)
         bool ok = end != text && *end == '=' && end[1] && id >= 0 && id <= INT32_MAX;
         float bias = ok ? strtof(end + 1, &end) : 0;
         if (!ok || *end || isnan(bias))
-            return status_set(st, ST_ARG, STATUS_NO_POS, "--logit-bias %s: write ID=BIAS, as in 42=-1.5 or 42=-inf", text);
+            return status_set(st, ST_ARG, STATUS_NO_POS, "--logit-bias %s: write ID=BIAS, as in 42=-1.5 or 42=-inf",
+                              text);
         o->bias[i] = (logit_bias){(int32_t)id, bias};
     }
     o->params.sampling.bias = o->bias;
@@ -123,7 +123,9 @@ static void on_drop(void *user, int64_t n_dropped)
 {
     answer *a = user;
     if (!a->quiet)
-        fprintf(stderr, "\n[the context is full: %lld tokens were dropped after its beginning, the rest is computed anew]\n", (long long)n_dropped);
+        fprintf(stderr,
+                "\n[the context is full: %lld tokens were dropped after its beginning, the rest is computed anew]\n",
+                (long long)n_dropped);
 }
 
 int answer_run(answer *a, runtime *r, session *s, const int32_t *ids, size_t n, const generate_params *p, status *st)
@@ -164,7 +166,8 @@ double answer_read_rate(const answer *a, const runtime *r)
     int64_t steps = a->stats.generated_tokens - 1;
     if (steps < 1 || a->stats.decode_s <= 0) return 0;
     int64_t middle = a->stats.prompt_tokens + steps / 2;
-    return (double)steps * (double)(r->m->step_bytes + answer_cache_bytes(r, middle)) / a->stats.decode_s * 1e-9;
+    return (double)steps * ((double)r->m->step_bytes + runtime_cache_read(r, (double)middle)) / a->stats.decode_s *
+           1e-9;
 }
 
 void answer_print_stats(const answer *a, const runtime *r)
@@ -177,8 +180,9 @@ void answer_print_stats(const answer *a, const runtime *r)
     if (s->prefill_s > 0) fprintf(stderr, ", %.0f tokens/s", (double)computed / s->prefill_s);
     fprintf(stderr, " | answer %lld tokens", (long long)s->generated_tokens);
     if (steps > 0 && s->decode_s > 0) fprintf(stderr, ", %.1f tokens/s", (double)steps / s->decode_s);
-    fprintf(stderr, " | first token %.3f s | context %lld / %d | cache %s", s->first_token_s, (long long)s->context_used,
-            engine_context(r->e), bytes_text(cache, answer_cache_bytes(r, s->context_used)));
+    fprintf(stderr, " | first token %.3f s | context %lld / %d | cache %s", s->first_token_s,
+            (long long)s->context_used, engine_context(r->e),
+            bytes_text(cache, answer_cache_bytes(r, s->context_used)));
     double rate = answer_read_rate(a, r);
     if (rate > 0) fprintf(stderr, " | %.1f GB/s", rate);
     fprintf(stderr, " | %s\n", finish_name(a->finish));

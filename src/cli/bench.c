@@ -25,7 +25,8 @@ static int32_t next_id(id_stream *s)
     s->state ^= s->state << 25;
     s->state ^= s->state >> 27;
     uint64_t x = s->state * 0x2545F4914F6CDD1Du >> 33;
-    return s->n_vocab > 2000 ? (int32_t)(1000 + x % ((uint64_t)s->n_vocab - 2000)) : (int32_t)(x % (uint64_t)s->n_vocab);
+    return s->n_vocab > 2000 ? (int32_t)(1000 + x % ((uint64_t)s->n_vocab - 2000))
+                             : (int32_t)(x % (uint64_t)s->n_vocab);
 }
 
 static bool parse_test(bench_test *t, const char *word, size_t length)
@@ -51,7 +52,8 @@ int bench_parse(bench_test *tests, int *n, const char *text, status *st)
         size_t length = strcspn(word, ",");
         if (*n == BENCH_MAX_TESTS) return status_set(st, ST_ARG, STATUS_NO_POS, "more than %d tests", BENCH_MAX_TESTS);
         if (!parse_test(&tests[(*n)++], word, length))
-            return status_set(st, ST_ARG, STATUS_NO_POS, "'%.*s' is not a test; write ppN, tgN@D or tbNxB@D, as in pp512,tg32@2048,tb16x4@256",
+            return status_set(st, ST_ARG, STATUS_NO_POS,
+                              "'%.*s' is not a test; write ppN, tgN@D or tbNxB@D, as in pp512,tg32@2048,tb16x4@256",
                               (int)length, word);
         word += length + (word[length] == ',');
     }
@@ -101,8 +103,8 @@ static void drop_logits(void *user, int number, int64_t position, const float *l
     (void)logits;
 }
 
-/* The head runs after every chunk, as it does in the engines that are compared; the hash takes the prompt's last logits alone, so that
- * it doesn't depend on the chunk. */
+/* The head runs after every chunk, as it does in the engines that are compared; the hash takes the prompt's last logits
+ * alone, so that it doesn't depend on the chunk. */
 static int fill(bench_state *b, int number, int n, status *st)
 {
     id_stream ids = id_stream_new(1234 + (uint64_t)number, b->r->m->params.n_vocab);
@@ -141,18 +143,6 @@ static int run_once(bench_state *b, const bench_test *t, double *rate, status *s
     return ST_OK;
 }
 
-static double cache_bytes(const runtime *r, double n_tokens)
-{
-    const kv_cache *c = engine_cache(r->e);
-    double total = 0;
-    for (int g = 0; g < kv_cache_n_groups(c); g++) {
-        const kv_group *group = kv_cache_group(c, g);
-        double seen = group->layout.window && n_tokens > group->layout.window ? group->layout.window : n_tokens;
-        total += seen * group->n_layers * kv_bytes_per_token_layer(&group->layout, kv_cache_format(c));
-    }
-    return total;
-}
-
 /* Multiply-adds of one token's products, the head left out. */
 static double layer_macs(const model *m)
 {
@@ -181,23 +171,26 @@ static double attention_macs(const model *m, double n)
 /* The slower of two: reading every byte once, or doing every operation at its peak. */
 static double least_seconds(const roofline *roof, double bytes, double int8_macs, double float_macs)
 {
-    double reading = bytes / roof->read_bytes_s, computing = int8_macs / roof->int8_macs_s + float_macs / roof->float_macs_s;
+    double reading = bytes / roof->read_bytes_s,
+           computing = int8_macs / roof->int8_macs_s + float_macs / roof->float_macs_s;
     return reading > computing ? reading : computing;
 }
 
-static void set_limit(bench_result *out, const runtime *r, const roofline *roof)
+static void set_limit(bench_result *out, const runtime *r, int chunk, const roofline *roof)
 {
     const bench_test *t = &out->test;
     const model *m = r->m;
     double n = t->n, head = (double)m->head->rows * (double)m->head->k, seconds;
     if (t->kind == BENCH_PP) {
-        double chunks = (double)((t->n + FILL_CHUNK - 1) / FILL_CHUNK);
-        out->bytes_per_token = (double)m->step_bytes * chunks / n;
-        seconds = least_seconds(roof, out->bytes_per_token, layer_macs(m) + head * chunks / n, attention_macs(m, n) / n);
+        const int n_chunks = (t->n + chunk - 1) / chunk;
+        out->bytes_per_token = (double)m->step_bytes * n_chunks / n;
+        seconds =
+            least_seconds(roof, out->bytes_per_token, layer_macs(m) + head * n_chunks / n, attention_macs(m, n) / n);
     } else {
         double depth = t->depth + n / 2;
-        out->bytes_per_token = (double)m->step_bytes / t->batch + cache_bytes(r, depth);
-        seconds = least_seconds(roof, out->bytes_per_token, layer_macs(m) + head, attention_macs(m, depth + 1) - attention_macs(m, depth));
+        out->bytes_per_token = (double)m->step_bytes / t->batch + runtime_cache_read(r, depth);
+        seconds = least_seconds(roof, out->bytes_per_token, layer_macs(m) + head,
+                                attention_macs(m, depth + 1) - attention_macs(m, depth));
     }
     out->limit = 1 / seconds;
 }
@@ -252,7 +245,7 @@ int bench_run(bench_result *out, runtime *r, const bench_test *test, int reps, c
     *out = (bench_result){.test = *test};
     int rc = open_state(&b, r, test->batch, st);
     if (rc == ST_OK) rc = run_reps(&b, out, reps, st);
-    if (rc == ST_OK) set_limit(out, r, roof);
+    if (rc == ST_OK) set_limit(out, r, b.chunk, roof);
     close_state(&b, test->batch);
     return rc;
 }

@@ -4,7 +4,8 @@
  *      tgN@D      N single-token steps after D tokens of context, tokens/s
  *      tbNxB@D    N steps of B sequences that hold D tokens of their own each, all B tokens in one step, total tokens/s
  *
- * Tokens are pseudo-random ids (xorshift64*), the same for every engine that is compared. Each test runs once to warm up, then `reps` times.
+ * Tokens are pseudo-random ids (xorshift64*), the same for every engine that is compared. Each test runs once to warm
+ * up, then `reps` times.
  */
 #ifndef KVASIR_CLI_BENCH_H
 #define KVASIR_CLI_BENCH_H

@@ -1,4 +1,5 @@
 #include <editline/readline.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,10 +39,14 @@ static const char help_text[] = "/reset        forget the conversation (a system
                                 "/help         this\n"
                                 "/quit         leave (so does Ctrl-D); Ctrl-C stops an answer\n";
 
-/* One line, NULL at the end of input; free with free(). */
-static char *read_line(const chat *c)
+/* One line and its length, NULL at the end of input; free with free(). */
+static char *read_line(const chat *c, size_t *n_bytes)
 {
-    if (c->tty) return readline("> ");
+    char *typed = c->tty ? readline("> ") : NULL;
+    if (c->tty) {
+        *n_bytes = typed ? strlen(typed) : 0;
+        return typed;
+    }
     char *line = NULL;
     size_t capacity = 0;
     ssize_t n = getline(&line, &capacity, stdin);
@@ -49,7 +54,8 @@ static char *read_line(const chat *c)
         free(line);
         return NULL;
     }
-    if (n && line[n - 1] == '\n') line[n - 1] = 0;
+    if (n && line[n - 1] == '\n') line[--n] = 0;
+    *n_bytes = (size_t)n;
     return line;
 }
 
@@ -67,7 +73,8 @@ static void print_stats(const chat *c)
         const kv_group *group = kv_cache_group(cache, g);
         char window[32] = "all tokens";
         if (group->layout.window) snprintf(window, sizeof window, "a window of %d", group->layout.window);
-        fprintf(stderr, "cache group %d: %d layers over %s, %u of %u blocks in use\n", g, group->n_layers, window, n.in_use, n.total);
+        fprintf(stderr, "cache group %d: %d layers over %s, %u of %u blocks in use\n", g, group->n_layers, window,
+                n.in_use, n.total);
     }
     fprintf(stderr, "%zu messages, %lld tokens answered\n", c->conversation.n, (long long)c->answered);
     if (c->last.stats.prompt_tokens) answer_print_stats(&c->last, &c->r);
@@ -79,36 +86,37 @@ static void reset(chat *c)
     conversation_truncate(&c->conversation, system);
 }
 
-/* A line that begins with a slash. Returns false to leave. */
-static bool obey(chat *c, const char *line)
+static bool is(const char *word, size_t n, const char *name)
 {
-    status st = STATUS_INIT;
+    return n == strlen(name) && memcmp(word, name, n) == 0;
+}
+
+/* A line that begins with a slash. Returns false to leave. */
+static bool obey(chat *c, const char *line, status *st)
+{
     size_t n = strcspn(line, " ");
     const char *rest = line + n + strspn(line + n, " ");
     bool known = true;
-#define IS(name) (n == strlen(name) && memcmp(line, name, n) == 0)
-    if (IS("/quit") || IS("/exit")) return false;
-    if (IS("/reset")) reset(c);
-    else if (IS("/system")) {
+    if (is(line, n, "/quit") || is(line, n, "/exit")) return false;
+    if (is(line, n, "/reset")) reset(c);
+    else if (is(line, n, "/system")) {
         conversation_truncate(&c->conversation, 0);
-        conversation_set_system(&c->conversation, rest, &st);
-    } else if (IS("/save") && *rest) conversation_save(&c->conversation, rest, &st);
-    else if (IS("/load") && *rest) conversation_load(&c->conversation, rest, &st);
-    else if (IS("/stats")) print_stats(c);
-    else if (IS("/help")) fputs(help_text, stderr);
+        conversation_set_system(&c->conversation, rest, st);
+    } else if (is(line, n, "/save") && *rest) conversation_save(&c->conversation, rest, st);
+    else if (is(line, n, "/load") && *rest) conversation_load(&c->conversation, rest, st);
+    else if (is(line, n, "/stats")) print_stats(c);
+    else if (is(line, n, "/help")) fputs(help_text, stderr);
     else known = false;
-#undef IS
     if (!known) fprintf(stderr, "there is no such command, or it lacks its file\n%s", help_text);
-    if (st.code) report(&st);
     return true;
 }
 
-static int answer_line(chat *c, const char *line, status *st)
+static int answer_line(chat *c, const char *line, size_t n_bytes, status *st)
 {
     size_t before = c->conversation.n;
     token_list ids = {0};
     answer a = {.stream = true, .quiet = c->quiet || !c->tty, .interrupted = &interrupted};
-    if (conversation_add(&c->conversation, "user", line, strlen(line), st) == ST_OK &&
+    if (conversation_add(&c->conversation, "user", line, n_bytes, st) == ST_OK &&
         conversation_encode(&c->conversation, c->r.m, &ids, st) == ST_OK) {
         struct sigaction catch = {.sa_handler = interrupt}, before_it;
         interrupted = 0;
@@ -130,24 +138,26 @@ static int answer_line(chat *c, const char *line, status *st)
     return st->code;
 }
 
-/* An error of one turn is told, and the conversation goes on without that turn. */
-static int talk(chat *c)
+/* At a terminal an error is told, and the conversation goes on without that line; lines of a script were written for
+ * what the one before them did, so there it is the end. */
+static int talk(chat *c, status *st)
 {
     char *line;
+    size_t n = 0;
     bool go_on = true;
-    while (go_on && !ferror(stdout) && (line = read_line(c))) {
-        if (c->tty && *line) add_history(line);
-        status st = STATUS_INIT;
-        if (*line == '/') go_on = obey(c, line);
-        else if (*line && answer_line(c, line, &st)) {
-            report(&st);
-            if (!c->tty) go_on = false;
-        }
+    while (go_on && !ferror(stdout) && (line = read_line(c, &n))) {
+        if (c->tty && n) add_history(line);
+        if (*line == '/') go_on = obey(c, line, st);
+        else if (n) answer_line(c, line, n, st);
         free(line);
-        if (!go_on && st.code) return 1;
+        if (st->code && !c->tty) return st->code;
+        if (st->code) report(st);
+        *st = (status)STATUS_INIT;
     }
     if (c->tty) fputc('\n', stderr);
-    return 0;
+    if (!c->tty && ferror(stdin))
+        status_set(st, ST_IO, STATUS_NO_POS, "standard input can't be read: %s", strerror(errno));
+    return st->code;
 }
 
 /* Lines typed are kept beside the models; NULL when there is no place for them. */
@@ -171,10 +181,13 @@ static int open_chat(chat *c, const args *a, status *st)
     const char *system = args_string(a, "system");
     if (runtime_open(&c->r, a, args_positional(a, 0), e, st) || session_new(&c->session, c->r.e, st) ||
         conversation_init(&c->conversation, c->r.m, args_string(a, "chat-template"), st) ||
-        answer_options_init(&c->options, a, c->r.m, st) || (system && conversation_set_system(&c->conversation, system, st)))
+        answer_options_init(&c->options, a, c->r.m, st) ||
+        (system && conversation_set_system(&c->conversation, system, st)))
         return st->code;
     if (!c->conversation.template)
-        fprintf(stderr, "%s has no chat template (a base model?): it goes on where your text stops. --chat-template FILE gives it one.\n",
+        fprintf(stderr,
+                "%s has no chat template (a base model?): it goes on where your text stops. --chat-template FILE gives "
+                "it one.\n",
                 c->r.m->name);
     return ST_OK;
 }
@@ -188,9 +201,10 @@ static int run(const args *a, status *st)
             c.history = history_path();
             using_history();
             if (c.history) read_history(c.history);
-            fprintf(stderr, "%s, context %d. /help lists commands, Ctrl-D leaves.\n", c.r.m->name, engine_context(c.r.e));
+            fprintf(stderr, "%s, context %d. /help lists commands, Ctrl-D leaves.\n", c.r.m->name,
+                    engine_context(c.r.e));
         }
-        rc = talk(&c);
+        rc = talk(&c, st) ? 1 : 0;
         if (c.history) write_history(c.history);
     }
     mem_free(c.history);
@@ -202,7 +216,8 @@ static int run(const args *a, status *st)
 }
 
 static const option_spec options[] = {
-    {.name = "system", .letter = 's', .kind = OPTION_STRING, .arg = "TEXT", .help = "a system message before the conversation"},
+    {.name = "system", .letter = 's', .kind = OPTION_STRING, .arg = "TEXT",
+     .help = "a system message before the conversation"},
     {.name = "quiet", .letter = 'q', .kind = OPTION_FLAG, .help = "no closing lines"},
     ANSWER_OPTIONS,
     RUNTIME_OPTIONS,
@@ -216,9 +231,10 @@ const command cmd_chat = {
     .min_positional = 1,
     .max_positional = 1,
     .summary = "Talk with a model",
-    .details = "A conversation on the terminal, with line editing and history. What was said before stays in the cache: each turn computes "
-               "its new tokens only. Lines that begin with a slash are commands; /help lists them. When standard input is not a "
-               "terminal, every line is a turn.\n\n"
+    .details = "A conversation on the terminal, with line editing and history. What was said before stays in the "
+               "cache: each turn computes its new tokens only. Lines that begin with a slash are commands; /help "
+               "lists them. When standard input is not a terminal, every line is a turn, and the first that fails is "
+               "the last.\n\n"
                "  kvasir chat smollm2-135m-instruct --system \"You answer in one sentence.\"",
     .options = options,
     .run = run,

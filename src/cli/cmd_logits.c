@@ -1,16 +1,13 @@
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "cli/interrupt.h"
 #include "cli/json_ids.h"
 #include "cli/runtime.h"
 
 typedef struct sink {
-    FILE *file; /* NULL: only the hash is wanted */
+    new_file *file; /* NULL: only the hash is wanted */
     hash_stream *hash;
     size_t n_vocab;
     progress bar;
@@ -23,7 +20,7 @@ static void take(void *user, int number, int64_t position, const float *logits)
     (void)position;
     sink *k = user;
     hash_update(k->hash, logits, k->n_vocab * sizeof *logits);
-    if (k->file) fwrite(logits, sizeof *logits, k->n_vocab, k->file);
+    if (k->file) new_file_write(k->file, logits, k->n_vocab * sizeof *logits);
     progress_update(&k->bar, ++k->done);
 }
 
@@ -31,8 +28,9 @@ static int read_ids(token_list *out, const char *path, status *st)
 {
     strbuf text;
     strbuf_init(&text, 0);
-    if (file_read(&text, path, (size_t)256 << 20, st) == ST_OK && json_ids_parse(out, strbuf_cstr(&text), text.n_bytes, st))
-        status_prefix(st, "%s", path);
+    if (file_read(&text, path, (size_t)256 << 20, st) == ST_OK &&
+        json_ids_parse(out, strbuf_cstr(&text), text.n_bytes, st))
+        status_prefix(st, "%s", file_shown(path));
     strbuf_deinit(&text);
     return st->code;
 }
@@ -46,39 +44,28 @@ static int score(runtime *r, const int32_t *ids, size_t n, int chunk, sink *k, s
     for (size_t at = 0; at < n && rc == ST_OK; at += (size_t)chunk) {
         feed f = {seq, ids + at, n - at < (size_t)chunk ? (int)(n - at) : chunk, true};
         rc = engine_feed(r->e, &f, 1, take, k, st);
+        if (rc == ST_OK && interrupt_pending()) rc = interrupt_status(st);
     }
     progress_end(&k->bar);
     kv_seq_free(seq);
     return rc;
 }
 
-static int write_error(const char *path, status *st)
-{
-    return status_set(st, ST_IO, STATUS_NO_POS, "%s can't be written: %s", path, strerror(errno));
-}
-
-/* Writes beside the file and renames, so that a failure leaves no half; devices and pipes are written directly. */
+/* A failed or interrupted run leaves no half of a file. */
 static int score_to(runtime *r, const int32_t *ids, size_t n, int chunk, sink *k, const char *path, status *st)
 {
     if (!path) return score(r, ids, n, chunk, k, st);
-    struct stat info;
-    bool direct = stat(path, &info) == 0 && !S_ISREG(info.st_mode);
-    strbuf tmp;
-    strbuf_init(&tmp, 0);
-    strbuf_printf(&tmp, direct ? "%s" : "%s.part", path);
-    if (strbuf_check(&tmp, st)) return st->code;
-    int rc = ST_OK;
-    k->file = fopen(tmp.data, "wbe");
-    if (!k->file) rc = write_error(path, st);
-    else {
-        rc = score(r, ids, n, chunk, k, st);
-        bool bad = ferror(k->file);
-        if ((fclose(k->file) || bad) && rc == ST_OK) rc = write_error(path, st);
-        if (!direct && rc == ST_OK && rename(tmp.data, path)) rc = write_error(path, st);
-        if (!direct && rc) unlink(tmp.data);
+    new_file file;
+    if (new_file_open(&file, path, st)) return st->code;
+    k->file = &file;
+    interrupt_catch();
+    int rc = score(r, ids, n, chunk, k, st);
+    if (rc) {
+        status ignored = STATUS_INIT;
+        new_file_close(&file, false, &ignored);
+        return rc;
     }
-    strbuf_deinit(&tmp);
-    return rc;
+    return new_file_close(&file, true, st);
 }
 
 static void print_result(const sink *k, size_t n, bool json)
@@ -104,12 +91,15 @@ static int run(const args *a, status *st)
     hash_free(k.hash);
     runtime_close(&r);
     token_list_deinit(&ids);
+    interrupt_die();
     return st->code ? 1 : 0;
 }
 
 static const option_spec options[] = {
-    {.name = "ids", .kind = OPTION_FILE, .arg = "FILE", .fallback = "-", .help = "JSON array of token ids (- = standard input)"},
-    {.name = "out", .letter = 'o', .kind = OPTION_FILE, .arg = "FILE", .help = "where the logits go: raw little-endian float32 [positions, vocabulary]"},
+    {.name = "ids", .kind = OPTION_FILE, .arg = "FILE", .fallback = "-",
+     .help = "JSON array of token ids (- = standard input)"},
+    {.name = "out", .letter = 'o', .kind = OPTION_FILE, .arg = "FILE",
+     .help = "where the logits go: raw little-endian float32 [positions, vocabulary]"},
     {.name = "json", .kind = OPTION_FLAG, .help = "print the sizes and the hash as JSON"},
     RUNTIME_OPTIONS,
     CACHE_OPTIONS,
@@ -122,8 +112,9 @@ const command cmd_logits = {
     .min_positional = 1,
     .max_positional = 1,
     .summary = "Write the logits after every token of a sequence",
-    .details = "Runs the token ids through the model and its cache, --chunk tokens at a time, writes the logits after each of them, and prints "
-               "a hash of all their bits. The hash is the same for every chunk, number of threads and block size.\n\n"
+    .details = "Runs the token ids through the model and its cache, --chunk tokens at a time, writes the logits after "
+               "each of them, and prints a hash of all their bits. The hash is the same for every chunk, number of "
+               "threads and block size.\n\n"
                "  echo '[1, 2, 3]' | kvasir logits smollm2-135m-instruct --out logits.f32",
     .options = options,
     .run = run,

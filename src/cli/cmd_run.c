@@ -13,11 +13,15 @@
 static int read_prompt(strbuf *out, const args *a, status *st)
 {
     const char *text = args_positional(a, 1), *file = args_string(a, "file");
-    if (text && file) return status_set(st, ST_ARG, STATUS_NO_POS, "give the prompt as an argument or with --file, not both");
+    if (text && file)
+        return status_set(st, ST_ARG, STATUS_NO_POS, "give the prompt as an argument or with --file, not both");
     if (text) strbuf_puts(out, text);
-    else if (file || !isatty(STDIN_FILENO)) return file_read(out, file ? file : "-", MAX_PROMPT_BYTES, st);
-    else return status_set(st, ST_ARG, STATUS_NO_POS, "no prompt: give it as an argument, with --file, or on standard input");
-    return strbuf_check(out, st);
+    else if (file || !isatty(STDIN_FILENO)) file_read(out, file ? file : "-", MAX_PROMPT_BYTES, st);
+    else
+        return status_set(st, ST_ARG, STATUS_NO_POS,
+                          "no prompt: give it as an argument, with --file, or on standard input");
+    if (st->code || strbuf_check(out, st)) return st->code;
+    return out->n_bytes ? ST_OK : status_set(st, ST_ARG, STATUS_NO_POS, "the prompt is empty; give it some text");
 }
 
 /* Without a template, or with --raw, the model goes on where the text stops. */
@@ -27,7 +31,8 @@ static int encode(token_list *ids, const args *a, const model *m, const strbuf *
     conversation c;
     if (args_flag(a, "raw") || (!m->chat_template && !args_given(a, "chat-template")))
         return tokenizer_encode(m->tok, strbuf_cstr(prompt), prompt->n_bytes,
-                                (encode_options){.add_special = true, .parse_special = args_flag(a, "special")}, ids, st);
+                                (encode_options){.add_special = true, .parse_special = args_flag(a, "special")}, ids,
+                                st);
     if (conversation_init(&c, m, args_string(a, "chat-template"), st) == ST_OK &&
         (!system || conversation_add(&c, "system", system, strlen(system), st) == ST_OK) &&
         conversation_add(&c, "user", strbuf_cstr(prompt), prompt->n_bytes, st) == ST_OK)
@@ -44,10 +49,12 @@ static int print_json(const answer *n, const runtime *r, status *st)
     strbuf_puts(&b, "{\"text\": ");
     strbuf_json(&b, strbuf_cstr(&n->text), n->text.n_bytes);
     strbuf_printf(&b,
-                  ", \"finish\": \"%s\", \"prompt_tokens\": %lld, \"generated_tokens\": %lld, \"prefill_s\": %.6f, \"decode_s\": %.6f, "
-                  "\"first_token_s\": %.6f, \"context_used\": %lld, \"context\": %d, \"cache_bytes\": %llu, \"read_gb_s\": %.2f}\n",
-                  finish_name(n->finish), (long long)s->prompt_tokens, (long long)s->generated_tokens, s->prefill_s, s->decode_s,
-                  s->first_token_s, (long long)s->context_used, engine_context(r->e),
+                  ", \"finish\": \"%s\", \"prompt_tokens\": %lld, \"generated_tokens\": %lld, \"prefill_s\": %.6f, "
+                  "\"decode_s\": %.6f, "
+                  "\"first_token_s\": %.6f, \"context_used\": %lld, \"context\": %d, \"cache_bytes\": %llu, "
+                  "\"read_gb_s\": %.2f}\n",
+                  finish_name(n->finish), (long long)s->prompt_tokens, (long long)s->generated_tokens, s->prefill_s,
+                  s->decode_s, s->first_token_s, (long long)s->context_used, engine_context(r->e),
                   (unsigned long long)answer_cache_bytes(r, s->context_used), answer_read_rate(n, r));
     int rc = strbuf_check(&b, st);
     if (rc == ST_OK) fwrite(b.data, 1, b.n_bytes, stdout);
@@ -90,10 +97,13 @@ static int run(const args *a, status *st)
 }
 
 static const option_spec options[] = {
-    {.name = "file", .letter = 'f', .kind = OPTION_FILE, .arg = "FILE", .help = "read the prompt from a file (- = standard input)"},
+    {.name = "file", .letter = 'f', .kind = OPTION_FILE, .arg = "FILE",
+     .help = "read the prompt from a file (- = standard input)"},
     {.name = "raw", .kind = OPTION_FLAG, .help = "no chat template: the model goes on where the text stops"},
-    {.name = "special", .kind = OPTION_FLAG, .help = "with --raw: names of control tokens in the prompt are those tokens"},
-    {.name = "system", .letter = 's', .kind = OPTION_STRING, .arg = "TEXT", .help = "a system message before the prompt"},
+    {.name = "special", .kind = OPTION_FLAG,
+     .help = "with --raw: names of control tokens in the prompt are those tokens"},
+    {.name = "system", .letter = 's', .kind = OPTION_STRING, .arg = "TEXT",
+     .help = "a system message before the prompt"},
     {.name = "quiet", .letter = 'q', .kind = OPTION_FLAG, .help = "nothing on standard error but errors"},
     {.name = "json", .kind = OPTION_FLAG, .help = "one JSON object with text and figures, at the end"},
     ANSWER_OPTIONS,
@@ -108,9 +118,10 @@ const command cmd_run = {
     .min_positional = 1,
     .max_positional = 2,
     .summary = "Answer one prompt",
-    .details = "The prompt is the argument, the file of --file, or standard input. It is put into the model's chat template; with --raw, or for a "
-               "model without a template, the model goes on where the text stops. The answer streams to standard output; a closing line "
-               "on standard error tells speeds, time to first token, context and the cache's bytes.\n\n"
+    .details = "The prompt is the argument, the file of --file, or standard input. It is put into the model's chat "
+               "template; with --raw, or for a model without a template, the model goes on where the text stops. The "
+               "answer streams to standard output; a closing line on standard error tells speeds, time to first "
+               "token, context and the cache's bytes.\n\n"
                "  kvasir run smollm2-135m-instruct \"Why is the sky blue?\"\n"
                "  kvasir run gemma-3-270m --raw \"The capital of France is\" -n 16 --temperature 0",
     .options = options,

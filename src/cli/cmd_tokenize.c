@@ -30,8 +30,9 @@ static int load(tokenizer **out, const char *name, status *st)
 static int write_out(const strbuf *b, status *st)
 {
     if (strbuf_check(b, st)) return st->code;
-    if (fwrite(strbuf_cstr(b), 1, b->n_bytes, stdout) == b->n_bytes && fflush(stdout) == 0) return ST_OK;
-    return status_set(st, ST_IO, STATUS_NO_POS, "standard output can't be written: %s", strerror(errno));
+    fwrite(strbuf_cstr(b), 1, b->n_bytes, stdout);
+    fflush(stdout); /* a failure is told once, at the end of the program */
+    return ST_OK;
 }
 
 /* What is done with one line of --jsonl: value to a JSON text in out. */
@@ -41,7 +42,8 @@ static int one_line(const tokenizer *t, const char *line, size_t n, bool option,
 {
     json_error_t error;
     json_t *value = json_loadb(line, n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
-    if (!value) return status_set(st, ST_FORMAT, STATUS_NO_POS, "not JSON (%s)", error.text);
+    if (!value)
+        return status_set(st, ST_FORMAT, STATUS_NO_POS, "not JSON (%s)", *error.text ? error.text : "out of memory");
     strbuf out;
     strbuf_init(&out, 0);
     if (fn(t, value, option, &out, st) == ST_OK) {
@@ -59,7 +61,8 @@ static int each_line(const tokenizer *t, bool option, line_fn *fn, status *st)
     char *line = NULL;
     size_t capacity = 0;
     ssize_t n;
-    for (uint64_t number = 1; st->code == ST_OK && (n = getline(&line, &capacity, stdin)) >= 0; number++)
+    for (uint64_t number = 1; st->code == ST_OK && !ferror(stdout) && (n = getline(&line, &capacity, stdin)) >= 0;
+         number++)
         if (one_line(t, line, (size_t)n, option, fn, st)) {
             status_prefix(st, "line %llu of standard input", (unsigned long long)number);
             st->pos = number;
@@ -169,7 +172,8 @@ static int run_tokenize(const args *a, status *st)
     return rc ? 1 : 0;
 }
 
-/* The text of ids, without the bos and eos that the encoder adds: what was encoded comes back, with or without --special. */
+/* The text of ids, without the bos and eos that the encoder adds: what was encoded comes back, with or without
+ * --special. */
 static int decode(const tokenizer *t, const token_list *ids, bool all, strbuf *out, status *st)
 {
     size_t begin = 0, end = ids->n;

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "cli/json_ids.h"
 
 #define MAX_FILE_BYTES ((size_t)64 << 20)
 
@@ -13,7 +14,8 @@ static int read_template(tmpl **out, const char *path, status *st)
 {
     strbuf source;
     strbuf_init(&source, 0);
-    if (file_read(&source, path, MAX_FILE_BYTES, st) == ST_OK && tmpl_parse(out, strbuf_cstr(&source), source.n_bytes, st))
+    if (file_read(&source, path, MAX_FILE_BYTES, st) == ST_OK &&
+        tmpl_parse(out, strbuf_cstr(&source), source.n_bytes, st))
         status_prefix(st, "%s", path);
     strbuf_deinit(&source);
     return st->code;
@@ -92,28 +94,35 @@ static int encode_raw(const conversation *c, const model *m, token_list *out, st
     strbuf_init(&text, 0);
     for (size_t i = 0; i < c->n; i++) strbuf_add(&text, c->messages[i].content, c->messages[i].content_bytes);
     int rc = strbuf_check(&text, st);
-    if (rc == ST_OK) rc = tokenizer_encode(m->tok, strbuf_cstr(&text), text.n_bytes, (encode_options){.add_special = true}, out, st);
+    if (rc == ST_OK)
+        rc = tokenizer_encode(m->tok, strbuf_cstr(&text), text.n_bytes, (encode_options){.add_special = true}, out, st);
     strbuf_deinit(&text);
     return rc;
 }
 
-/* A token's name with a NUL behind it; NULL where the model has no such token. */
-static char *token_text(const model *m, int32_t id)
+/* *out = a token's name with a NUL behind it; NULL where the model has no such token. */
+static int token_text(char **out, const model *m, int32_t id, status *st)
 {
+    *out = NULL;
+    if (id < 0) return ST_OK;
     gguf_str name = tokenizer_name(m->tok, id);
-    return id < 0 ? NULL : mem_strndup(name.data, name.n);
+    *out = mem_strndup(name.data, name.n);
+    return *out ? ST_OK : status_nomem(st, name.n);
 }
 
 int conversation_encode(const conversation *c, const model *m, token_list *out, status *st)
 {
     if (!c->template) return encode_raw(c, m, out, st);
-    char *bos = token_text(m, tokenizer_bos(m->tok)), *eos = token_text(m, tokenizer_eos(m->tok));
-    chat_options o = {.add_generation_prompt = true, .bos = bos, .eos = eos, .now_unix_s = (int64_t)time(NULL)};
+    char *bos = NULL, *eos = NULL;
     strbuf text;
     strbuf_init(&text, 0);
+    int rc = token_text(&bos, m, tokenizer_bos(m->tok), st);
+    if (rc == ST_OK) rc = token_text(&eos, m, tokenizer_eos(m->tok), st);
+    chat_options o = {.add_generation_prompt = true, .bos = bos, .eos = eos, .now_unix_s = (int64_t)time(NULL)};
+    if (rc == ST_OK) rc = chat_render(c->template, c->messages, c->n, &o, &text, st);
     /* The template writes every special token itself, the first one too. */
-    int rc = chat_render(c->template, c->messages, c->n, &o, &text, st);
-    if (rc == ST_OK) rc = tokenizer_encode(m->tok, strbuf_cstr(&text), text.n_bytes, (encode_options){.parse_special = true}, out, st);
+    const encode_options as_written = {.parse_special = true};
+    if (rc == ST_OK) rc = tokenizer_encode(m->tok, strbuf_cstr(&text), text.n_bytes, as_written, out, st);
     strbuf_deinit(&text);
     mem_free(bos);
     mem_free(eos);
@@ -147,18 +156,19 @@ static int add_parsed(conversation *c, const json_t *array, status *st)
     json_array_foreach(array, i, m)
     {
         json_t *role = json_object_get(m, "role"), *content = json_object_get(m, "content");
-        if (!json_is_string(role) || !json_is_string(content))
+        if (!json_is_string(role) || strlen(json_string_value(role)) != json_string_length(role) ||
+            !json_is_string(content))
             return status_set(st, ST_FORMAT, i, "message %zu lacks a role or content text", i + 1);
-        if (conversation_add(c, json_string_value(role), json_string_value(content), json_string_length(content), st)) return st->code;
+        if (conversation_add(c, json_string_value(role), json_string_value(content), json_string_length(content), st))
+            return st->code;
     }
     return ST_OK;
 }
 
 int conversation_parse(conversation *c, const char *text, size_t n_bytes, status *st)
 {
-    json_error_t e;
-    json_t *array = json_loadb(text, n_bytes, JSON_ALLOW_NUL, &e);
-    if (!array) return status_set(st, ST_FORMAT, (uint64_t)e.line, "line %d: %s", e.line, e.text);
+    json_t *array = json_parse(text, n_bytes, JSON_ALLOW_NUL, st);
+    if (!array) return st->code;
     size_t old = c->n;
     int rc = add_parsed(c, array, st);
     json_decref(array);
@@ -177,7 +187,8 @@ int conversation_load(conversation *c, const char *path, status *st)
     strbuf text;
     strbuf_init(&text, 0);
     int rc = file_read(&text, path, MAX_FILE_BYTES, st);
-    if (rc == ST_OK && (rc = conversation_parse(c, strbuf_cstr(&text), text.n_bytes, st))) status_prefix(st, "%s", path);
+    if (rc == ST_OK && (rc = conversation_parse(c, strbuf_cstr(&text), text.n_bytes, st)))
+        status_prefix(st, "%s", path);
     strbuf_deinit(&text);
     return rc;
 }

@@ -22,8 +22,8 @@ int conversation_add(conversation *c, const char *role, const char *text, size_t
 void conversation_truncate(conversation *c, size_t n); /* keeps the first n messages */
 /* The system message comes first; an empty text removes it. */
 int conversation_set_system(conversation *c, const char *text, status *st);
-/* Token ids of the whole conversation, with the opening of the assistant's next turn; appended to out. Without a template: the texts of
- * all messages one after the other. */
+/* Token ids of the whole conversation, with the opening of the assistant's next turn; appended to out. Without a
+ * template: the texts of all messages one after the other. */
 int conversation_encode(const conversation *c, const model *m, token_list *out, status *st);
 /* JSON: [{"role": ..., "content": ...}, ...]. */
 int conversation_save(const conversation *c, const char *path, status *st);

@@ -1,12 +1,20 @@
 #include "cli/json_ids.h"
 
-#include <jansson.h>
+json_t *json_parse(const char *text, size_t n_bytes, size_t flags, status *st)
+{
+    json_error_t e;
+    json_t *value = json_loadb(text, n_bytes, flags, &e);
+    if (!value && *e.text) status_set(st, ST_FORMAT, (uint64_t)e.line, "line %d: %s", e.line, e.text);
+    else if (!value)
+        status_set(st, ST_NOMEM, STATUS_NO_POS, "out of memory: the JSON text of %zu bytes could not be taken in",
+                   n_bytes);
+    return value;
+}
 
 int json_ids_parse(token_list *out, const char *text, size_t n_bytes, status *st)
 {
-    json_error_t e;
-    json_t *array = json_loadb(text, n_bytes, 0, &e), *id;
-    if (!array) return status_set(st, ST_FORMAT, (uint64_t)e.line, "line %d: %s", e.line, e.text);
+    json_t *array = json_parse(text, n_bytes, 0, st), *id;
+    if (!array) return st->code;
     int rc = json_array_size(array) ? ST_OK : status_set(st, ST_FORMAT, STATUS_NO_POS, "not an array of token ids");
     size_t i;
     json_array_foreach(array, i, id)

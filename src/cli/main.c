@@ -89,6 +89,7 @@ static int dispatch(int argc, char **argv)
 int main(int argc, char **argv)
 {
     occupy_standard_descriptors();
+    signal(SIGXFSZ, SIG_IGN); /* a file that reaches its limit is an error to tell, with the half of it removed */
     signal(SIGPIPE, SIG_DFL); /* whoever started us may have ignored it; then a reader that left would not stop us */
     return finish_stdout(dispatch(argc, argv));
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/strbuf.h"
@@ -183,7 +184,7 @@ int model_path(char **out, const char *name, status *st)
         if (model_dir(&dir, st)) return st->code;
         int failed = model_file(&path, dir, "", stem, suffix, st);
         bool found = !failed && is_file(path);
-        if (!failed && !found && !is_file(name)) failed = no_such_model(name, dir, st);
+        if (!failed && !found && access(name, F_OK) != 0) failed = no_such_model(name, dir, st);
         mem_free(dir);
         if (found) *out = path;
         else mem_free(path);

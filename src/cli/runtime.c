@@ -17,10 +17,11 @@ static int choose_kernels(const kernels **out, const args *a, status *st)
     static const char *const names[] = {
         [CPU_AUTO] = "auto", [CPU_SCALAR] = "scalar", [CPU_AVX2] = "avx2", [CPU_AVX512] = "avx512"};
     int level = CPU_AUTO;
-    while (strcmp(name, names[level])) level++; /* the option's table admits these names alone */
+    while (strcmp(name, names[level]) != 0) level++; /* the option's table admits these names alone */
     *out = kernels_get((cpu_level)level);
     if (*out) return ST_OK;
-    return status_set(st, ST_UNSUPPORTED, STATUS_NO_POS, "this processor lacks %s; leave --cpu out to use what it has", name);
+    return status_set(st, ST_UNSUPPORTED, STATUS_NO_POS, "this processor lacks %s; leave --cpu out to use what it has",
+                      name);
 }
 
 int runtime_open_model(runtime *r, const args *a, const char *model_name, int context, status *st)
@@ -44,13 +45,15 @@ int runtime_open_model(runtime *r, const args *a, const char *model_name, int co
     return rc;
 }
 
-int runtime_engine_config(engine_config *c, const args *a, status *st)
+/* The engine's settings from the options. */
+static int engine_settings(engine_config *c, const args *a, status *st)
 {
     c->exact = args_flag(a, "exact");
     c->format = kv_format_get(c->exact && !args_given(a, "kv") ? "f32" : args_string(a, "kv"));
     c->block_tokens = (int)args_int(a, "block-size");
     if (c->block_tokens & (c->block_tokens - 1))
-        return status_set(st, ST_ARG, STATUS_NO_POS, "--block-size %d is not a power of two; choose 8, 16, 32, 64, 128 or 256", c->block_tokens);
+        return status_set(st, ST_ARG, STATUS_NO_POS,
+                          "--block-size %d is not a power of two; choose 8, 16, 32, 64, 128 or 256", c->block_tokens);
     c->chunk = (int)args_int(a, "chunk");
     c->kv_memory_bytes = args_bytes(a, "kv-memory");
     return ST_OK;
@@ -58,7 +61,7 @@ int runtime_engine_config(engine_config *c, const args *a, status *st)
 
 int runtime_open(runtime *r, const args *a, const char *model_name, engine_config base, status *st)
 {
-    if (runtime_engine_config(&base, a, st) || runtime_open_model(r, a, model_name, base.context, st)) return st->code;
+    if (engine_settings(&base, a, st) || runtime_open_model(r, a, model_name, base.context, st)) return st->code;
     if (engine_new(&r->e, r->m, r->team, &base, st)) runtime_close(r);
     return st->code;
 }
@@ -69,4 +72,16 @@ void runtime_close(runtime *r)
     model_free(r->m);
     threads_free(r->team);
     *r = (runtime){0};
+}
+
+double runtime_cache_read(const runtime *r, double n_tokens)
+{
+    const kv_cache *c = engine_cache(r->e);
+    double total = 0;
+    for (int g = 0; g < kv_cache_n_groups(c); g++) {
+        const kv_group *group = kv_cache_group(c, g);
+        double seen = group->layout.window && n_tokens > group->layout.window ? group->layout.window : n_tokens;
+        total += seen * group->n_layers * kv_bytes_per_token_layer(&group->layout, kv_cache_format(c));
+    }
+    return total;
 }

@@ -44,7 +44,8 @@ typedef struct size_answer {
     size_kind kinds[SIZE_KINDS];
     double bytes_per_token_layer, bytes_per_token; /* while nothing falls out of a window */
     uint64_t bytes_per_sequence;       /* in blocks, at the context asked for */
-    uint64_t longest;                  /* tokens of a contiguous buffer: the model's context, or a longer one asked for */
+    /* tokens of a contiguous buffer: the model's context, or a longer one asked for */
+    uint64_t longest;
     uint64_t bytes_contiguous;         /* such a buffer: every layer, every token */
     uint64_t cache_bytes, total_bytes; /* of the batch; with the weights */
     uint64_t fits, fits_contiguous;    /* sequences in the memory that the weights leave */

@@ -7,8 +7,10 @@
 #include "engine/engine.h"
 
 /* The public status and codes are the inner ones under their public names. */
-_Static_assert(sizeof(kvasir_status) == sizeof(status) && offsetof(kvasir_status, text) == offsetof(status, text), "status layout");
-_Static_assert(KVASIR_TIMEOUT == (int)ST_TIMEOUT && KVASIR_LIMIT == (int)ST_LIMIT && KVASIR_FORMAT == (int)ST_FORMAT, "status codes");
+_Static_assert(sizeof(kvasir_status) == sizeof(status) && offsetof(kvasir_status, text) == offsetof(status, text),
+               "status layout");
+_Static_assert(KVASIR_TIMEOUT == (int)ST_TIMEOUT && KVASIR_LIMIT == (int)ST_LIMIT && KVASIR_FORMAT == (int)ST_FORMAT,
+               "status codes");
 _Static_assert(KVASIR_FINISH_ERROR == (int)FINISH_ERROR && KVASIR_FINISH_STOP == (int)FINISH_STOP, "finish reasons");
 
 static status *inner(kvasir_status *st)
@@ -80,8 +82,8 @@ const char *kvasir_model_chat_template(const kvasir_model *m)
     return m->m->chat_template;
 }
 
-int kvasir_tokenize(const kvasir_model *m, const char *text, size_t n_bytes, int add_special, int parse_special, int32_t *ids,
-                    size_t capacity, size_t *n_ids, kvasir_status *st)
+int kvasir_tokenize(const kvasir_model *m, const char *text, size_t n_bytes, int add_special, int parse_special,
+                    int32_t *ids, size_t capacity, size_t *n_ids, kvasir_status *st)
 {
     token_list l = {0};
     encode_options o = {add_special != 0, parse_special != 0};
@@ -95,8 +97,8 @@ int kvasir_tokenize(const kvasir_model *m, const char *text, size_t n_bytes, int
     return rc;
 }
 
-int kvasir_detokenize(const kvasir_model *m, const int32_t *ids, size_t n_ids, int with_special, char *text, size_t capacity,
-                      size_t *n_bytes, kvasir_status *st)
+int kvasir_detokenize(const kvasir_model *m, const int32_t *ids, size_t n_ids, int with_special, char *text,
+                      size_t capacity, size_t *n_bytes, kvasir_status *st)
 {
     strbuf b;
     strbuf_init(&b, 0);
@@ -110,15 +112,23 @@ int kvasir_detokenize(const kvasir_model *m, const int32_t *ids, size_t n_ids, i
     return rc;
 }
 
-int kvasir_engine_new(kvasir_engine **out, const kvasir_model *m, const kvasir_engine_options *options, kvasir_status *st)
+int kvasir_engine_new(kvasir_engine **out, const kvasir_model *m, const kvasir_engine_options *options,
+                      kvasir_status *st)
 {
     kvasir_engine_options o = options ? *options : (kvasir_engine_options){0};
     const kv_format *format = kv_format_get(o.kv_format ? o.kv_format : "f16");
-    if (!format) return status_set(inner(st), ST_ARG, STATUS_NO_POS, "there is no cache format '%s'; choose f16 or f32", o.kv_format);
+    if (!format)
+        return status_set(inner(st), ST_ARG, STATUS_NO_POS, "there is no cache format '%s'; choose f16 or f32",
+                          o.kv_format);
     kvasir_engine *h = mem_calloc(1, sizeof *h);
     if (!h) return status_nomem(inner(st), sizeof *h);
-    engine_config c = {.context = o.context, .n_sessions = o.sessions, .chunk = o.chunk, .format = format, .block_tokens = o.block_tokens,
-                       .kv_memory_bytes = o.kv_memory_bytes, .exact = o.exact != 0};
+    engine_config c = {.context = o.context,
+                       .n_sessions = o.sessions,
+                       .chunk = o.chunk,
+                       .format = format,
+                       .block_tokens = o.block_tokens,
+                       .kv_memory_bytes = o.kv_memory_bytes,
+                       .exact = o.exact != 0};
     int rc = new_team(&h->team, o.threads, inner(st));
     if (rc == ST_OK) rc = engine_new(&h->e, m->m, h->team, &c, inner(st));
     if (rc) kvasir_engine_free(h);
@@ -191,8 +201,8 @@ static void pass_token(void *user, const token_event *t)
     if (s->on_token) s->on_token(s->user, t->token, t->text, t->n_bytes);
 }
 
-int kvasir_session_start(kvasir_session *s, const int32_t *ids, size_t n_ids, const kvasir_sampling *sampling, kvasir_token_fn *on_token,
-                         void *user, kvasir_status *st)
+int kvasir_session_start(kvasir_session *s, const int32_t *ids, size_t n_ids, const kvasir_sampling *sampling,
+                         kvasir_token_fn *on_token, void *user, kvasir_status *st)
 {
     kvasir_sampling k = sampling ? *sampling : kvasir_sampling_defaults();
     generate_params p = {.sampling = sampler_defaults(), .max_tokens = k.max_tokens, .stop = k.stop, .n_stop = k.n_stop,

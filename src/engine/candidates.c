@@ -9,7 +9,9 @@
 bool candidates_init(candidates *s, int n_vocab)
 {
     size_t n = (size_t)n_vocab;
-    *s = (candidates){.c = mem_array(n, sizeof *s->c), .other = mem_array(n, sizeof *s->other), .weight = mem_array(n, sizeof *s->weight),
+    *s = (candidates){.c = mem_array(n, sizeof *s->c),
+                      .other = mem_array(n, sizeof *s->other),
+                      .weight = mem_array(n, sizeof *s->weight),
                       .logit = mem_array(n, sizeof *s->logit),
                       .n_vocab = n_vocab};
     if (s->c && s->other && s->weight && s->logit) return true;

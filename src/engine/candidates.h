@@ -1,6 +1,7 @@
 /* candidates.h - the tokens that are still in play, most likely first, and the filters that thin them out.
  *
- * Owns: arrays for one vocabulary. c[0 .. n) descends by logit, ties by id; filters keep that order and at least one candidate.
+ * Owns: arrays for one vocabulary. c[0 .. n) descends by logit, ties by id; filters keep that order and at least one
+ * candidate.
  * Threads: one at a time.
  */
 #ifndef KVASIR_ENGINE_CANDIDATES_H

@@ -1,6 +1,8 @@
 #include "engine/engine.h"
 
 #include <assert.h>
+#include <float.h>
+#include <math.h>
 
 #include "base/machine.h"
 #include "base/mem.h"
@@ -33,8 +35,8 @@ static int make_cache(engine *e, const engine_config *c, status *st)
     uint64_t capacity = kv_cache_capacity_tokens(e->cache);
     if (capacity < (uint64_t)wanted && c->context)
         return status_set(st, ST_LIMIT, STATUS_NO_POS,
-                          "a context of %d tokens doesn't fit in %llu bytes of cache, which hold %llu tokens; lower the context or give "
-                          "the cache more memory",
+                          "a context of %d tokens doesn't fit in %llu bytes of cache, which hold %llu tokens; lower the "
+                          "context or give the cache more memory",
                           wanted, (unsigned long long)k.memory_bytes, (unsigned long long)capacity);
     e->context = capacity < (uint64_t)wanted ? (int)capacity : wanted;
     return ST_OK;
@@ -53,7 +55,7 @@ static int make_forward(engine *e, const engine_config *c, status *st)
     forward_config f = {.max_rows = e->chunk,
                         .max_seqs = e->max_sessions,
                         .max_drafts = FORWARD_MAX_DRAFTS,
-                        .max_logit_rows = logit_rows < 64 ? logit_rows : 64,
+                        .max_logit_rows = logit_rows < FORWARD_MAX_LOGIT_ROWS ? logit_rows : FORWARD_MAX_LOGIT_ROWS,
                         .max_workers = max_workers(e->team),
                         .exact = c->exact,
                         .no_split = c->no_split};
@@ -65,11 +67,13 @@ static int check_config(const engine_config *c, status *st)
     const struct {
         const char *name;
         int value, most;
-    } limits[] = {{"context", c->context, MAX_CONTEXT}, {"sessions", c->n_sessions, MAX_SESSIONS}, {"chunk", c->chunk, MAX_CHUNK}};
+    } limits[] = {{"context", c->context, MAX_CONTEXT},
+                  {"sessions", c->n_sessions, MAX_SESSIONS},
+                  {"chunk", c->chunk, MAX_CHUNK}};
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
         if (limits[i].value < 0 || limits[i].value > limits[i].most)
-            return status_set(st, ST_ARG, STATUS_NO_POS, "%s is %d; 0 (the default) to %d is possible", limits[i].name, limits[i].value,
-                              limits[i].most);
+            return status_set(st, ST_ARG, STATUS_NO_POS, "%s is %d; 0 (the default) to %d is possible", limits[i].name,
+                              limits[i].value, limits[i].most);
     return ST_OK;
 }
 
@@ -169,11 +173,27 @@ static void fill_batch(engine *e)
         if (session_active(s) && session_pending(s) > 1) add_session(e, s, e->chunk - e->n_rows);
 }
 
+/* A damaged weight makes every number that depends on it infinite or none; what is drawn from such logits means
+ * nothing. */
+static int check_logits(const engine *e, int row, const float *logits, status *st)
+{
+    bool finite = true;
+    for (int i = 0; i < e->model->params.n_vocab; i++) finite &= fabsf(logits[i]) <= FLT_MAX;
+    if (finite) return ST_OK;
+    return status_set(st, ST_FORMAT, STATUS_NO_POS,
+                      "the logits at position %lld are not all finite numbers: the model's weights are damaged; "
+                      "get the file again",
+                      (long long)e->rows[row].position);
+}
+
 static void take_logits(void *user, int row, const float *logits)
 {
     engine *e = user;
     session *s = e->owners[e->rows[row].seq];
-    if (session_active(s)) session_take_logits(s, logits); /* another session's callback may have cancelled it */
+    status st = STATUS_INIT;
+    if (!session_active(s)) return; /* another session's callback may have cancelled it */
+    if (check_logits(e, row, logits, &st)) session_fail(s, &st);
+    else session_take_logits(s, logits);
 }
 
 static void take_back(engine *e)
@@ -204,7 +224,8 @@ int engine_step(engine *e, status *st)
         session *s = e->owners[i];
         int64_t left = session_pending(s);
         if (s->cb.on_progress && session_active(s) && s->stats.generated_tokens <= 1)
-            s->cb.on_progress(s->cb.user, s->pending_at_start - (s->stats.generated_tokens ? 0 : left), s->pending_at_start);
+            s->cb.on_progress(s->cb.user, s->pending_at_start - (s->stats.generated_tokens ? 0 : left),
+                              s->pending_at_start);
     }
     return ST_OK;
 }
@@ -213,13 +234,15 @@ typedef struct feed_job {
     engine *e;
     feed_logits_fn *on_logits;
     void *user;
+    status st; /* of the first row whose logits are none */
 } feed_job;
 
 static void feed_row(void *user, int row, const float *logits)
 {
     feed_job *j = user;
     const batch_row *r = &j->e->rows[row];
-    j->on_logits(j->user, r->seq, r->position, logits);
+    if (j->st.code == ST_OK && check_logits(j->e, row, logits, &j->st) == ST_OK)
+        j->on_logits(j->user, r->seq, r->position, logits);
 }
 
 int engine_feed(engine *e, const feed *feeds, int n_feeds, feed_logits_fn *on_logits, void *user, status *st)
@@ -234,7 +257,11 @@ int engine_feed(engine *e, const feed *feeds, int n_feeds, feed_logits_fn *on_lo
         }
         e->rows[e->n_rows - 1].wants_logits = true;
     }
-    feed_job j = {e, on_logits, user};
+    feed_job j = {e, on_logits, user, STATUS_INIT};
     forward_io io = {.layer_end = e->model->params.n_layers, .on_logits = on_logits ? feed_row : NULL, .user = &j};
-    return run_batch(e, &io, st);
+    if (run_batch(e, &io, st)) return st->code;
+    if (j.st.code == ST_OK) return ST_OK;
+    take_back(e);
+    *st = j.st;
+    return st->code;
 }

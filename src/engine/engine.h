@@ -5,9 +5,11 @@
  *      session A  ids [1 2 3 4 | 5]         pending 1: one row, wants logits
  *      session B  ids [7 8 ....... 900]     pending 893: rows while the step's budget lasts
  *                      ^ in the cache
- *      engine_step:  running sessions first, then prompts in order, at most `chunk` rows --forward--> sample --> on_token
+ *      engine_step:  running sessions first, then prompts in order, at most `chunk` rows --> forward --> sample
+ *                    --> on_token
  *
- * N1 What a session says depends on its tokens and parameters alone: not on the other sessions, the chunk or the team (I5).
+ * N1 What a session says depends on its tokens and parameters alone: not on the other sessions, the chunk or the team
+ *    (I5).
  * N2 Decoding allocates nothing, apart from text that grows.
  * N3 ids [0, kv length) are in the cache; the rest is pending.
  * Threads: one caller at a time; callbacks run in engine_step.
@@ -34,7 +36,8 @@ typedef struct engine_config {
 
 typedef struct engine engine;
 
-/* ST_LIMIT when the memory can't hold a block a group, or not the context that was asked for (the numbers are in the text). */
+/* ST_LIMIT when the memory can't hold a block a group, or not the context that was asked for (the numbers are in the
+ * text). */
 int engine_new(engine **out, const model *m, threads *team, const engine_config *c, status *st);
 void engine_free(engine *e); /* after its sessions */
 const model *engine_model(const engine *e);
@@ -55,13 +58,15 @@ const char *finish_name(finish_reason r); /* "eos", "stop", ... */
 
 typedef enum overflow_policy {
     OVERFLOW_STOP,  /* the answer ends when the context is full */
-    OVERFLOW_WINDOW /* the first `keep` tokens and the newest half of the rest stay and are computed anew; on_drop tells */
+    /* the first `keep` tokens and the newest half of the rest stay and are computed anew; on_drop tells */
+    OVERFLOW_WINDOW
 } overflow_policy;
 
 typedef struct token_event {
     int32_t token;
     int64_t position;
-    const char *text; /* what can be shown now: whole characters, nothing that may be part of a stop string; may be empty */
+    /* what can be shown now: whole characters, nothing that may be part of a stop string; may be empty */
+    const char *text;
     size_t n_bytes;
     float logprob;    /* of the token, when logprobs were asked for */
     const token_logprob *top;
@@ -86,7 +91,8 @@ typedef struct generate_params {
     bool show_special;  /* control tokens appear in the text by name */
     int n_logprobs;     /* -1 = none; 0.. = the chosen token's, and that many of the most likely */
     overflow_policy overflow;
-    int64_t keep;       /* OVERFLOW_WINDOW: tokens at the beginning that stay; -1 = a quarter of the context or the prompt, if shorter */
+    /* OVERFLOW_WINDOW: tokens at the beginning that stay; -1 = a quarter of the context or the prompt, if shorter */
+    int64_t keep;
 } generate_params;
 #define MAX_LOGPROBS 64
 
@@ -99,9 +105,11 @@ typedef struct session session;
 
 int session_new(session **out, engine *e, status *st);
 void session_free(session *s);
-/* Begins an answer to ids [0, n). Tokens that the session's cache already holds as a prefix are not computed again (the last one
- * always is). params and callbacks are copied, their arrays too. ST_ARG: empty prompt, bad parameter; ST_LIMIT: the prompt can't fit. */
-int session_start(session *s, const int32_t *ids, size_t n, const generate_params *p, const session_callbacks *cb, status *st);
+/* Begins an answer to ids [0, n). Tokens that the session's cache already holds as a prefix are not computed again (the
+ * last one always is). params and callbacks are copied, their arrays too. ST_ARG: empty prompt, bad parameter;
+ * ST_LIMIT: the prompt can't fit. */
+int session_start(session *s, const int32_t *ids, size_t n, const generate_params *p, const session_callbacks *cb,
+                  status *st);
 bool session_active(const session *s);
 void session_cancel(session *s);
 finish_reason session_finish(const session *s);
@@ -110,13 +118,13 @@ session_stats session_get_stats(const session *s);
 /* The session's tokens, prompt and answer; borrowed until the next call. */
 const int32_t *session_ids(const session *s, size_t *n);
 
-/* One batch through the model. Sessions that can't go on end with FINISH_ERROR and give their blocks back; ST_* only when the
- * step itself can't be made. Does nothing when no session is active. */
+/* One batch through the model. Sessions that can't go on end with FINISH_ERROR and give their blocks back; ST_* only
+ * when the step itself can't be made. Does nothing when no session is active. */
 int engine_step(engine *e, status *st);
 int engine_n_active(const engine *e);
 
-/* Teacher forcing, below the sessions: tokens that the caller chooses for sequences that the caller owns (kv_seq_new over
- * engine_cache), in one step. */
+/* Teacher forcing, below the sessions: tokens that the caller chooses for sequences that the caller owns (kv_seq_new
+ * over engine_cache), in one step. */
 typedef struct feed {
     kv_seq *seq;
     const int32_t *ids; /* [n] the tokens that follow those in seq */
@@ -125,7 +133,8 @@ typedef struct feed {
 } feed;
 /* position: the token's index in its sequence; logits [n_vocab] are valid during the call. */
 typedef void feed_logits_fn(void *user, int feed, int64_t position, const float *logits);
-/* At most n_sessions feeds, at most `chunk` tokens together (asserted); on failure no sequence has grown. on_logits may be NULL: no head. */
+/* At most n_sessions feeds, at most `chunk` tokens together (asserted); on failure no sequence has grown. on_logits may
+ * be NULL: no head. */
 int engine_feed(engine *e, const feed *feeds, int n_feeds, feed_logits_fn *on_logits, void *user, status *st);
 
 #endif

@@ -14,7 +14,7 @@ struct engine {
     session *sessions; /* oldest first */
     /* The step at hand. */
     batch_row *rows;  /* [chunk] */
-    kv_seq **seqs;    /* [max_sessions + 1] */
+    kv_seq **seqs;    /* [max_sessions] */
     session **owners; /* [max_sessions] the session of each sequence of the batch */
     int64_t *old_len; /* [max_sessions] before the step's append */
     int n_rows, n_seqs;

@@ -61,8 +61,10 @@ static void store_row(const store_job *j, int i)
     float *q = f->q + (int64_t)i * p->n_heads * p->d_k, *k = f->k + (int64_t)i * p->n_kv_heads * p->d_k;
     const float *v = f->v + (int64_t)i * p->n_kv_heads * p->d_v;
     if (j->y->q_norm) {
-        for (int h = 0; h < p->n_heads; h++) f->ks->rms_norm(q + h * p->d_k, j->y->q_norm, p->norm_eps, p->d_k, q + h * p->d_k);
-        for (int h = 0; h < p->n_kv_heads; h++) f->ks->rms_norm(k + h * p->d_k, j->y->k_norm, p->norm_eps, p->d_k, k + h * p->d_k);
+        for (int h = 0; h < p->n_heads; h++)
+            f->ks->rms_norm(q + h * p->d_k, j->y->q_norm, p->norm_eps, p->d_k, q + h * p->d_k);
+        for (int h = 0; h < p->n_kv_heads; h++)
+            f->ks->rms_norm(k + h * p->d_k, j->y->k_norm, p->norm_eps, p->d_k, k + h * p->d_k);
     }
     if (j->angles) {
         const float *angles = j->angles + (int64_t)i * p->n_rot;
@@ -73,8 +75,10 @@ static void store_row(const store_job *j, int i)
     kv_place place = f->places[j->group][i];
     int block_tokens = kv_cache_block_tokens(f->cache), l = f->groups->index_of[j->layer];
     for (int h = 0; h < p->n_kv_heads; h++) {
-        format->write_k(f->ks, place.block + kv_k_offset(f->cache, j->group, l, h), block_tokens, place.row, k + h * p->d_k, p->d_k);
-        format->write_v(f->ks, place.block + kv_v_offset(f->cache, j->group, l, h), block_tokens, place.row, v + h * p->d_v, p->d_v);
+        format->write_k(f->ks, place.block + kv_k_offset(f->cache, j->group, l, h), block_tokens, place.row,
+                        k + h * p->d_k, p->d_k);
+        format->write_v(f->ks, place.block + kv_v_offset(f->cache, j->group, l, h), block_tokens, place.row,
+                        v + h * p->d_v, p->d_v);
     }
 }
 
@@ -87,7 +91,9 @@ static void store_rows(void *arg, int begin, int end, int worker)
 void forward_qkv(forward *f, const model_layer *y, int layer)
 {
     const arch_params *p = f->p;
-    product qkv[] = {{&y->q, y->q_bias, f->q, y->q.rows}, {&y->k, y->k_bias, f->k, y->k.rows}, {&y->v, y->v_bias, f->v, y->v.rows}};
+    product qkv[] = {{&y->q, y->q_bias, f->q, y->q.rows},
+                     {&y->k, y->k_bias, f->k, y->k.rows},
+                     {&y->v, y->v_bias, f->v, y->v.rows}};
     product_run(f->ks, f->team, &f->products, f->exact, f->h, p->d_model, f->n, qkv, 3);
     bool windowed = arch_layer_windowed(p, layer);
     store_job j = {f, layer, f->groups->group_of[layer], y,
@@ -153,7 +159,7 @@ static void run_head(forward *f)
 {
     const arch_params *p = f->p;
     int64_t d = p->d_model, vocab = p->n_vocab;
-    int rows[LOGIT_ROWS_MAX], n = 0;
+    int rows[FORWARD_MAX_LOGIT_ROWS], n = 0;
     for (int i = 0; i < f->n; i++) {
         if (f->b->rows[i].wants_logits) {
             f->ks->rms_norm(f->x + i * d, f->m->output_norm, p->norm_eps, d, f->h + n * d);

@@ -19,7 +19,8 @@ int forward_llama(forward *f, status *st)
     return ST_OK;
 }
 
-/* Gemma 2 (arXiv 2408.00118) and Gemma 3 (arXiv 2503.19786): a norm after each block as well, GELU, soft-caps or head norms. */
+/* Gemma 2 (arXiv 2408.00118) and Gemma 3 (arXiv 2503.19786): a norm after each block as well, GELU, soft-caps or head
+ * norms. */
 int forward_gemma(forward *f, status *st)
 {
     for (int l = f->io->layer_begin; l < f->io->layer_end; l++) {

@@ -16,8 +16,8 @@ static kv_place row_place(const forward *f, const batch_row *r, int group)
     return r->slot < len ? kv_seq_place(s, group, r->slot) : kv_seq_draft_place(s, group, (int)(r->slot - len));
 }
 
-/* A draft sees its ancestors and itself among the drafts, as far as the window reaches. Drafts on a line need no mask: each sees
- * all before it. */
+/* A draft sees its ancestors and itself among the drafts, as far as the window reaches. Drafts on a line need no mask:
+ * each sees all before it. */
 static void draft_mask(forward *f, int i, int group, attn_row *row)
 {
     const batch_row *r = &f->b->rows[i];
@@ -104,8 +104,8 @@ static bool alloc_buffers(forward *f)
     f->angles[0] = floats(f, n, p->n_rot);
     f->angles[1] = rotates_windows_apart(f) ? floats(f, n, p->n_rot) : f->angles[0];
     f->spans = arena_alloc(&f->memory, (size_t)f->max_spans * sizeof *f->spans, 64);
-    bool ok = f->x && f->h && f->q && f->k && f->v && f->att && f->gate && f->up && f->logits && f->angles[0] && f->angles[1] &&
-              f->spans;
+    bool ok = f->x && f->h && f->q && f->k && f->v && f->att && f->gate && f->up && f->logits && f->angles[0] &&
+              f->angles[1] && f->spans;
     for (int g = 0; g < f->groups->n; g++) {
         f->places[g] = arena_alloc(&f->memory, (size_t)n * sizeof *f->places[g], 64);
         f->masks[g] = arena_alloc(&f->memory, (size_t)(f->max_drafts ? n : 1) * sizeof *f->masks[g], 64);
@@ -119,16 +119,18 @@ static int alloc_plans(forward *f, int max_workers, status *st)
     const arch_params *p = f->p;
     attn_shape shape = {p->n_heads, p->n_kv_heads, p->d_k, p->d_v, kv_cache_block_tokens(f->cache)};
     for (int g = 0; g < f->groups->n; g++)
-        if (attn_plan_new(&f->plans[g], f->ks, shape, max_workers, f->max_rows, f->max_seqs, f->max_spans * f->max_seqs, st))
+        if (attn_plan_new(&f->plans[g], f->ks, shape, max_workers, f->max_rows, f->max_seqs, f->max_spans * f->max_seqs,
+                          st))
             return st->code;
     int64_t k = largest(largest(p->d_model, p->d_ff), (int64_t)p->n_heads * p->d_v);
     return product_scratch_init(&f->products, k, f->max_rows, st);
 }
 
-int forward_new(forward **out, const model *m, kv_cache *cache, const kv_groups *groups, threads *team, const forward_config *c,
-                status *st)
+int forward_new(forward **out, const model *m, kv_cache *cache, const kv_groups *groups, threads *team,
+                const forward_config *c, status *st)
 {
-    assert(c->max_rows >= 1 && c->max_drafts <= FORWARD_MAX_DRAFTS && c->max_logit_rows <= LOGIT_ROWS_MAX);
+    assert(c->max_rows >= 1 && c->max_drafts >= 0 && c->max_drafts <= FORWARD_MAX_DRAFTS);
+    assert(c->max_logit_rows >= 1 && c->max_logit_rows <= FORWARD_MAX_LOGIT_ROWS);
     forward *f = mem_calloc(1, sizeof *f);
     if (!f) return status_nomem(st, sizeof *f);
     int block_tokens = kv_cache_block_tokens(cache);

@@ -5,8 +5,7 @@
 
 #include "engine/forward.h"
 
-#define ROW_GRAIN 8       /* rows of elementwise work that are worth a worker */
-#define LOGIT_ROWS_MAX 64
+#define ROW_GRAIN 8 /* rows of elementwise work that are worth a worker */
 #define MASK_WORDS (FORWARD_MAX_DRAFTS / 64)
 
 struct forward {

@@ -1,4 +1,5 @@
-/* random.h - random numbers without a state: Philox 4x32-10 (Salmon et al., SC 2011), keyed by the seed, counted by what the draw is for. */
+/* random.h - random numbers without a state: Philox 4x32-10 (Salmon et al., SC 2011), keyed by the seed, counted by
+ * what the draw is for. */
 #ifndef KVASIR_ENGINE_RANDOM_H
 #define KVASIR_ENGINE_RANDOM_H
 

@@ -21,8 +21,17 @@ struct sampler {
 
 sampler_params sampler_defaults(void)
 {
-    return (sampler_params){.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .typical_p = 1, .repeat_penalty = 1,
-                            .penalty_last_n = 64, .dry_base = 1.75f, .dry_allowed_length = 2, .dry_last_n = -1, .xtc_threshold = 0.1f};
+    return (sampler_params){.temperature = 0.8f,
+                            .top_k = 40,
+                            .top_p = 0.95f,
+                            .min_p = 0.05f,
+                            .typical_p = 1,
+                            .repeat_penalty = 1,
+                            .penalty_last_n = 64,
+                            .dry_base = 1.75f,
+                            .dry_allowed_length = 2,
+                            .dry_last_n = -1,
+                            .xtc_threshold = 0.1f};
 }
 
 typedef struct range {
@@ -51,12 +60,14 @@ int sampler_check(const sampler_params *p, int n_vocab, status *st)
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
         if (!(ranges[i].value >= ranges[i].least && ranges[i].value <= ranges[i].most))
-            return status_set(st, ST_ARG, STATUS_NO_POS, "%s is %g; %g to %g is possible", ranges[i].name, ranges[i].value, ranges[i].least,
-                              ranges[i].most);
+            return status_set(st, ST_ARG, STATUS_NO_POS, "%s is %g; %g to %g is possible", ranges[i].name,
+                              ranges[i].value, ranges[i].least, ranges[i].most);
     for (int i = 0; i < p->n_bias; i++) {
         if (p->bias[i].token < 0 || p->bias[i].token >= n_vocab)
-            return status_set(st, ST_ARG, (uint64_t)i, "logit bias for token %d, which is not in the vocabulary of %d", p->bias[i].token, n_vocab);
-        if (isnan(p->bias[i].bias)) return status_set(st, ST_ARG, (uint64_t)i, "logit bias for token %d is not a number", p->bias[i].token);
+            return status_set(st, ST_ARG, (uint64_t)i, "logit bias for token %d, which is not in the vocabulary of %d",
+                              p->bias[i].token, n_vocab);
+        if (isnan(p->bias[i].bias))
+            return status_set(st, ST_ARG, (uint64_t)i, "logit bias for token %d is not a number", p->bias[i].token);
     }
     return ST_OK;
 }
@@ -163,7 +174,8 @@ static int unbroken(const sampler *s, const int32_t *h, int n)
     return n;
 }
 
-/* run[i] = how many tokens before and including h[n - 1 - i] equal the newest ones: the Z function of the reversed history. */
+/* run[i] = how many tokens before and including h[n - 1 - i] equal the newest ones: the Z function of the reversed
+ * history. */
 static void repeated_runs(int32_t *run, const int32_t *h, int n)
 {
     const int32_t *last = h + n - 1;
@@ -177,7 +189,8 @@ static void repeated_runs(int32_t *run, const int32_t *h, int n)
     }
 }
 
-/* Don't repeat yourself: a token that would continue a run which already occurred loses multiplier * base^(length - allowed). */
+/* Don't repeat yourself: a token that would continue a run which already occurred loses multiplier * base^(length -
+ * allowed). */
 static void penalize_runs(sampler *s)
 {
     const sampler_params *p = &s->p;

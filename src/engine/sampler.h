@@ -15,7 +15,8 @@
  *      9 temperature           logits / temperature
  *     10 draw                  by the cumulative sum over candidates in descending order, ties by id
  *
- * R1 A draw depends on (seed, choice, position, purpose) alone (I11): a counter-based generator (Philox 4x32-10), no state.
+ * R1 A draw depends on (seed, choice, position, purpose) alone (I11): a counter-based generator (Philox 4x32-10), no
+ *    state.
  * R2 A sampler can be cloned; the clone goes on as the original would.
  * R3 sampler_pick allocates nothing.
  * R4 Logprobs are those of the model: log-softmax of the logits before step 1.
@@ -58,8 +59,8 @@ typedef struct sampler_params {
     uint32_t choice;         /* which of several answers to one prompt */
 } sampler_params;
 
-/* Greedy is not the default: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, penalties off, penalty_last_n 64, dry_base 1.75,
- * dry_allowed_length 2, dry_last_n -1, xtc_threshold 0.1, seed 0. */
+/* Greedy is not the default: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, penalties off, penalty_last_n 64,
+ * dry_base 1.75, dry_allowed_length 2, dry_last_n -1, xtc_threshold 0.1, seed 0. */
 sampler_params sampler_defaults(void);
 /* ST_ARG names the parameter that is out of range and its range. */
 int sampler_check(const sampler_params *p, int n_vocab, status *st);
@@ -80,7 +81,8 @@ typedef struct token_logprob {
     int32_t token;
     float logprob;
 } token_logprob;
-/* The n most likely tokens, descending (ties by id); chosen: also the logprob of that token. Returns how many were written. */
+/* The n most likely tokens, descending (ties by id); chosen: also the logprob of that token. Returns how many were
+ * written. */
 int sampler_logprobs(sampler *s, const float *logits, int32_t token, float *chosen, token_logprob *top, int n);
 
 #endif

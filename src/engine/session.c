@@ -76,7 +76,8 @@ static int copy_params(session *s, const generate_params *p, const session_callb
     s->params = *p;
     s->cb = cb ? *cb : (session_callbacks){0};
     if (p->n_logprobs > MAX_LOGPROBS)
-        return status_set(st, ST_ARG, STATUS_NO_POS, "%d logprobs asked for; at most %d are possible", p->n_logprobs, MAX_LOGPROBS);
+        return status_set(st, ST_ARG, STATUS_NO_POS, "%d logprobs asked for; at most %d are possible", p->n_logprobs,
+                          MAX_LOGPROBS);
     if (stop_init(&s->stops, p->stop, p->n_stop, st)) return st->code;
     s->stop_tokens = mem_array((size_t)p->n_stop_tokens, sizeof *s->stop_tokens);
     if (!s->stop_tokens) return status_nomem(st, 0);
@@ -84,18 +85,20 @@ static int copy_params(session *s, const generate_params *p, const session_callb
     return sampler_new(&s->sampler, &p->sampling, s->e->model->params.n_vocab, s->e->context, st);
 }
 
-int session_start(session *s, const int32_t *ids, size_t n, const generate_params *p, const session_callbacks *cb, status *st)
+int session_start(session *s, const int32_t *ids, size_t n, const generate_params *p, const session_callbacks *cb,
+                  status *st)
 {
     s->finish = FINISH_CANCELLED;
     if (n == 0) return status_set(st, ST_ARG, STATUS_NO_POS, "the prompt is empty; give at least one token");
     if (n > (size_t)s->e->context)
         return status_set(st, ST_LIMIT, STATUS_NO_POS,
-                          "the prompt has %zu tokens, but the context holds %d; shorten the prompt or raise the context (the model was "
-                          "trained for %d)",
+                          "the prompt has %zu tokens, but the context holds %d; shorten the prompt or raise the context "
+                          "(the model was trained for %d)",
                           n, s->e->context, s->e->model->params.context_length);
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= s->e->model->params.n_vocab)
-            return status_set(st, ST_ARG, i, "token %d is not in the vocabulary of %d", ids[i], s->e->model->params.n_vocab);
+            return status_set(st, ST_ARG, i, "token %d is not in the vocabulary of %d", ids[i],
+                              s->e->model->params.n_vocab);
     if (copy_params(s, p, cb, st) || reuse_prefix(s, ids, (int64_t)n, st)) return st->code;
     memcpy(s->ids, ids, n * sizeof *ids);
     s->n_ids = s->n_prompt = (int64_t)n;
@@ -184,15 +187,16 @@ static bool is_stop_token(const session *s, int32_t id)
     return false;
 }
 
-/* Text of the event: what the token adds, held back while it may be part of a character or of a stop string. A token that ends
- * the answer has no text of its own. */
+/* Text of the event: what the token adds, held back while it may be part of a character or of a stop string. A token
+ * that ends the answer has no text of its own. */
 static void make_text(session *s, int32_t id, bool has_text)
 {
     status st = STATUS_INIT;
     strbuf_clear(&s->text);
     strbuf_clear(&s->shown);
     const tokenizer *t = s->e->model->tok;
-    if (has_text && id < tokenizer_vocab_size(t) && detokenizer_push(&s->detok, t, id, s->params.show_special, &s->text, &st))
+    if (has_text && id < tokenizer_vocab_size(t) &&
+        detokenizer_push(&s->detok, t, id, s->params.show_special, &s->text, &st))
         session_fail(s, &st);
     if (s->finish != FINISH_NONE && detokenizer_flush(&s->detok, &s->text, &st)) session_fail(s, &st);
     bool stopped = stop_push(&s->stops, strbuf_cstr(&s->text), s->text.n_bytes, &s->shown);

@@ -14,7 +14,8 @@ int stop_init(stop_set *s, const char *const *strings, int n, status *st)
         size_t length = strlen(strings[i]);
         if (length == 0 || length > STOP_MAX_BYTES) {
             stop_deinit(s);
-            return status_set(st, ST_ARG, (uint64_t)i, "stop string %d has %zu bytes; 1 to %d are possible", i + 1, length, STOP_MAX_BYTES);
+            return status_set(st, ST_ARG, (uint64_t)i, "stop string %d has %zu bytes; 1 to %d are possible", i + 1,
+                              length, STOP_MAX_BYTES);
         }
         s->strings[i] = mem_strndup(strings[i], length);
         if (!s->strings[i]) {
@@ -39,7 +40,9 @@ static int complete_at(const stop_set *s, const char *at, size_t n)
 {
     int best = -1;
     for (int i = 0; i < s->n; i++)
-        if (s->lengths[i] <= n && memcmp(at, s->strings[i], s->lengths[i]) == 0 && (best < 0 || s->lengths[i] > s->lengths[best])) best = i;
+        if (s->lengths[i] <= n && memcmp(at, s->strings[i], s->lengths[i]) == 0 &&
+            (best < 0 || s->lengths[i] > s->lengths[best]))
+            best = i;
     return best;
 }
 

@@ -29,10 +29,11 @@ typedef struct stop_set {
 /* Strings are copied; empty ones, too many or too long ones are ST_ARG. */
 int stop_init(stop_set *s, const char *const *strings, int n, status *st);
 void stop_deinit(stop_set *s);
-/* Takes the next bytes, appends to out what can be shown. Returns true when a stop string is complete: out then ends before it;
- * out has failed where memory was short. The earliest match in the stream wins, then the longest string. */
+/* Takes the next bytes, appends to out what can be shown. Returns true when a stop string is complete: out then ends
+ * before it; out has failed where memory was short. The earliest match in the stream wins, then the longest string. */
 bool stop_push(stop_set *s, const char *bytes, size_t n, strbuf *out);
-/* The stream ends: appends what was held, up to a string that a longer one's start had hidden; true where there is one. */
+/* The stream ends: appends what was held, up to a string that a longer one's start had hidden; true where there is
+ * one. */
 bool stop_flush(stop_set *s, strbuf *out);
 
 #endif

@@ -6,10 +6,10 @@
  *      Q8_0          f16 d, 32 int8
  *      MXFP4         exponent byte, nibbles as Q4_0
  *      Q2_K          16 bytes (low nibble scale, high minimum), 64 bytes of 2-bit codes, f16 d, f16 dmin
- *      Q3_K          32 bytes: bit s of byte l is the third bit of code 32 s + l, 64 bytes of 2-bit codes, 12 of scales, f16 d
- *      Q4_K          f16 d, f16 dmin, 12 bytes of both, 128 bytes: byte 32 g + l has codes 64 g + l and 64 g + 32 + l
- *      Q5_K          f16 d, f16 dmin, 12 bytes, 32 bytes of fifth bits (as Q3_K's third), 128 bytes as Q4_K
- *      Q6_K          128 bytes of low nibbles, 64 bytes of upper bit pairs, 16 int8 scales, f16 d
+ *      Q3_K          32 bytes: bit s of byte l is the third bit of code 32 s + l, 64 bytes of 2-bit codes, 12 of
+ *      scales, f16 d Q4_K          f16 d, f16 dmin, 12 bytes of both, 128 bytes: byte 32 g + l has codes 64 g + l and
+ *      64 g + 32 + l Q5_K          f16 d, f16 dmin, 12 bytes, 32 bytes of fifth bits (as Q3_K's third), 128 bytes as
+ *      Q4_K Q6_K          128 bytes of low nibbles, 64 bytes of upper bit pairs, 16 int8 scales, f16 d
  *      IQ4_XS        f16 d, 16 bits of upper scale bits, 4 bytes of lower ones, 8 times 16 bytes of nibbles as Q4_0
  *
  * 2-bit codes: byte 32 n + l has, from its lowest bits up, codes 128 n + l, + 32, + 64, + 96.
@@ -90,8 +90,8 @@ static void bit_planes(const uint8_t *src, int to, uint8_t *code)
     for (int s = 0; s < 8; s++) take_bits(src, 32, s, 1, to, code + 32 * s);
 }
 
-/* Eight 6-bit scales and eight 6-bit minimums in 12 bytes: bytes 0-3 and 4-7 have the first four of each whole, and above
- * them the upper bits of the last four, whose lower bits are bytes 8-11. */
+/* Eight 6-bit scales and eight 6-bit minimums in 12 bytes: bytes 0-3 and 4-7 have the first four of each whole, and
+ * above them the upper bits of the last four, whose lower bits are bytes 8-11. */
 static void scales_q4_k(const uint8_t *src, qblock *b)
 {
     for (int j = 0; j < 4; j++) {

@@ -1,7 +1,7 @@
 /* dtype.h - the tensor element types of GGUF that Kvasir computes with.
  *
- * A row of a tensor is a run of blocks; a block encodes block_elems values in block_bytes bytes. Ids are those of the file format.
- * Byte layouts of the blocks: see dequant.c, which holds the scalar definition of each.
+ * A row of a tensor is a run of blocks; a block encodes block_elems values in block_bytes bytes. Ids are those of the
+ * file format. Byte layouts of the blocks: see dequant.c, which holds the scalar definition of each.
  */
 #ifndef KVASIR_KERNEL_DTYPE_H
 #define KVASIR_KERNEL_DTYPE_H

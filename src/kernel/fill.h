@@ -4,8 +4,9 @@
  *      kernels_fill_avx2:   product_fill_avx2,   vector_fill_avx2,   attend_fill_avx2     over a copy of that table
  *      kernels_fill_avx512: product_fill_avx512                                           over a copy of that one
  *
- * Files named *_avx2.c are compiled with -mavx2 -mfma -mf16c, *_avx512.c with -mavx512{f,bw,vl,dq,vnni} on top, all others
- * with neither; they are empty where the target isn't x86-64. kernels.c alone knows which fills exist on this target.
+ * Files named *_avx2.c are compiled with -mavx2 -mfma -mf16c, *_avx512.c with -mavx512{f,bw,vl,dq,vnni} on top, all
+ * others with neither; they are empty where the target isn't x86-64. kernels.c alone knows which fills exist on this
+ * target.
  */
 #ifndef KVASIR_KERNEL_FILL_H
 #define KVASIR_KERNEL_FILL_H

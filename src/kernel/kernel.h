@@ -6,11 +6,12 @@
  *      const kernels *k = kernels_get(CPU_AUTO);      what CPUID offers
  *      const kernels *k = kernels_get(CPU_SCALAR);    the references, for checks
  *
- * Products. A weight matrix [rows][k] is repacked at load into panels of PANEL_ROWS rows, in an order private to the table
- * (panel.h), so one layout serves one activation row and many:
+ * Products. A weight matrix [rows][k] is repacked at load into panels of PANEL_ROWS rows, in an order private to the
+ * table (panel.h), so one layout serves one activation row and many:
  *
- *      panel 0: rows 0..7    | strip 0 | strip 1 | ...      a strip is 32 inputs of all eight rows: codes, scales, minimums
- *      panel 1: rows 8..15   | strip 0 | ...                (256-input super-blocks keep their shared scales beside their 8 strips)
+ *      panel 0: rows 0..7    | strip 0 | strip 1 | ...      a strip is 32 inputs of all eight rows: codes, scales,
+ *      minimums panel 1: rows 8..15   | strip 0 | ...                (256-input super-blocks keep their shared scales
+ *      beside their 8 strips)
  *
  * Activations of quantized weights are int8 in blocks of 16 (act_strip). Those of F32, F16 and BF16 weights stay float.
  *
@@ -33,8 +34,9 @@
 
 typedef enum cpu_level { CPU_AUTO, CPU_SCALAR, CPU_AVX2, CPU_AVX512 } cpu_level;
 
-/* 32 consecutive activations of one row, as two blocks of 16: x[i] ~ d[i / 16] * q[i], d = max|x| / 127, q in -127..127.
- * A block whose maximum is under 2^-120 becomes zeros; one with an infinity or a NaN gets d = NaN, and so does what it meets. */
+/* 32 consecutive activations of one row, as two blocks of 16: x[i] ~ d[i / 16] * q[i], d = max|x| / 127, q in
+ * -127..127. A block whose maximum is under 2^-120 becomes zeros; one with an infinity or a NaN gets d = NaN, and so
+ * does what it meets. */
 typedef struct act_strip {
     int8_t q[32];
     float d[2];
@@ -52,7 +54,8 @@ typedef struct act_tile {
 
 /* y[c * y_stride + p * PANEL_ROWS + r] = sum over k of panel p's row r times activation row c, for r < PANEL_ROWS.
  * t: the type of the panels, the index of the entry. y never overlaps x. */
-typedef void product_fn(dtype t, const void *panels, int n_panels, int64_t k, const act_tile *a, float *y, int64_t y_stride);
+typedef void product_fn(dtype t, const void *panels, int n_panels, int64_t k, const act_tile *a, float *y,
+                        int64_t y_stride);
 
 typedef enum rope_style {
     ROPE_PAIRS, /* element 2i turns with 2i + 1 (llama, smollm3) */
@@ -64,11 +67,12 @@ struct attend_args;
 typedef struct kernels {
     const char *name; /* "scalar", "avx2", "avx512" */
 
-    /* Weights. `rows` points at n_rows (1..PANEL_ROWS) rows as in the file, dtype_row_bytes(t, k) apart; missing rows read as zero.
-     * k is a multiple of the type's block_elems. */
+    /* Weights. `rows` points at n_rows (1..PANEL_ROWS) rows as in the file, dtype_row_bytes(t, k) apart; missing rows
+     * read as zero. k is a multiple of the type's block_elems. */
     size_t (*panel_bytes)(dtype t, int64_t k);
     void (*pack)(dtype t, const void *rows, int n_rows, int64_t k, void *panel);
-    void (*unpack_row)(dtype t, const void *panel, int row, int64_t k, float *out); /* exactly dtype_to_float of that row */
+    /* exactly dtype_to_float of that row */
+    void (*unpack_row)(dtype t, const void *panel, int row, int64_t k, float *out);
 
     /* Writes the strips of one activation row: strips[s * n_cols + col] for s < k / 32. k is a multiple of 32. */
     void (*quantize)(const float *x, int64_t k, act_strip *strips, int col, int n_cols);

@@ -13,8 +13,8 @@
  *
  *      2 bits: pairs.  3: pairs, bits.  4: nibbles.  5: nibbles, bits.  6: nibbles, pairs.  8: bytes.
  *
- * So four activations broadcast to all lanes meet four codes of each of eight rows in one instruction; no sum crosses lanes.
- * A panel takes the file's bytes, apart from the 6-bit scales of the K types, which are widened to bytes.
+ * So four activations broadcast to all lanes meet four codes of each of eight rows in one instruction; no sum crosses
+ * lanes. A panel takes the file's bytes, apart from the 6-bit scales of the K types, which are widened to bytes.
  */
 #ifndef KVASIR_KERNEL_PANEL_H
 #define KVASIR_KERNEL_PANEL_H

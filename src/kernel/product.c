@@ -45,7 +45,8 @@ int weight_alloc(weight *w, const kernels *ks, dtype t, int64_t rows, int64_t k,
 {
     assert(dtype_get(t) && rows > 0 && k > 0 && k % dtype_get(t)->block_elems == 0);
     weight made = {.type = t, .rows = rows, .k = k};
-    if (rows > (int64_t)1 << 31 || __builtin_mul_overflow(ks->panel_bytes(t, k), (size_t)panels_of(&made), &made.n_bytes))
+    if (rows > (int64_t)1 << 31 ||
+        __builtin_mul_overflow(ks->panel_bytes(t, k), (size_t)panels_of(&made), &made.n_bytes))
         return status_set(st, ST_LIMIT, STATUS_NO_POS, "a matrix of %lld x %lld is too large", (long long)rows,
                           (long long)k);
     made.panels = mem_pages_alloc(made.n_bytes);

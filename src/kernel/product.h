@@ -2,7 +2,7 @@
  *
  * Owns (product_scratch): the quantized copy of X. Borrows: weights, X, Y.
  *
- *      X [n][k] --quantize once--> tiles of ACT_COLS columns --> for each weight, panels split over the workers --> Y_i [n][rows_i]
+ *      X [n][k] --quantize once--> tiles of ACT_COLS columns --> each weight's panels, over workers --> Y_i [n][rows_i]
  *
  * P1 Y depends on W, X and the mode alone, bit for bit: not on n, the workers, or what else is in the call.
  * Threads: one product_run at a time per scratch.
@@ -25,11 +25,12 @@ typedef struct weight {
 
 /* A [rows][k] matrix in memory of its own, to be packed piece by piece; free with weight_deinit. */
 int weight_alloc(weight *w, const kernels *ks, dtype t, int64_t rows, int64_t k, status *st);
-/* Packs rows [first, first + n_rows), which stand at data as in the file; uses the team. first is a multiple of PANEL_ROWS, n_rows too
- * unless they are the last. */
+/* Packs rows [first, first + n_rows), which stand at data as in the file; uses the team. first is a multiple of
+ * PANEL_ROWS, n_rows too unless they are the last. */
 void weight_pack(weight *w, const kernels *ks, threads *team, int64_t first, int64_t n_rows, const void *data);
 /* Both in one. */
-int weight_init(weight *w, const kernels *ks, threads *team, dtype t, int64_t rows, int64_t k, const void *data, status *st);
+int weight_init(weight *w, const kernels *ks, threads *team, dtype t, int64_t rows, int64_t k, const void *data,
+                status *st);
 void weight_deinit(weight *w);
 /* Row r as floats: an embedding look-up. */
 void weight_row(const weight *w, const kernels *ks, int64_t r, float *out);
@@ -51,7 +52,7 @@ typedef struct product {
 } product;
 
 /* All weights have the same k = x's row length. exact: float products whatever the type. n <= max_n, k <= max_k. */
-void product_run(const kernels *ks, threads *team, product_scratch *s, bool exact, const float *x, int64_t x_stride, int n,
-                 const product *p, int n_products);
+void product_run(const kernels *ks, threads *team, product_scratch *s, bool exact, const float *x, int64_t x_stride,
+                 int n, const product *p, int n_products);
 
 #endif

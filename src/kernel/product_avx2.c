@@ -1,5 +1,5 @@
-/* Products of quantized weights and int8 activations. Lane = row; the float operations are those of product_scalar.c, in
- * the same order. */
+/* Products of quantized weights and int8 activations. Lane = row; the float operations are those of product_scalar.c,
+ * in the same order. */
 #include "kernel/product_avx2.h"
 
 #if defined(__x86_64__)
@@ -10,8 +10,8 @@
 #include "kernel/strip_avx2.h"
 
 #define GROUP 4 /* panels that share one pass over a tile's activations */
-#define AHEAD                                                                                                          \
-    4096 /* bytes between the prefetch and the read of one column: the hardware's own stops at each page's end */
+/* Bytes between the prefetch and the read of one column: the hardware's own stops at each page's end. */
+#define AHEAD 4096
 
 INLINE __m256i four_bytes(const int8_t *q)
 {
@@ -70,18 +70,8 @@ INLINE __m256 strip_product(dtype t, const strip *w, const act_strip *a, __m256 
     return _mm256_fmadd_ps(w->min, u, y);
 }
 
-/* Asks for strip s of the block at `block`, which may lie past the end of the panels. */
-INLINE void prefetch_strip(dtype t, uintptr_t block, int s, bool once)
-{
-    const int n = panel_block_bytes(t) / qtypes[t].strips;
-    for (int i = 0; i < n; i += 64) {
-        const void *line = (const void *)(block + (uintptr_t)(s * n + i));
-        if (once) _mm_prefetch(line, _MM_HINT_NTA);
-        else _mm_prefetch(line, _MM_HINT_T1);
-    }
-}
-
-/* One panel times one activation row: the sum in a register. A panel at a time, since that reads memory in one long run. */
+/* One panel times one activation row: the sum in a register. A panel at a time, since that reads memory in one long
+ * run. */
 INLINE void one_column(dtype t, const uint8_t *block, int64_t k, const act_strip *a, float *y)
 {
     __m256 sum = _mm256_setzero_ps();
@@ -135,19 +125,9 @@ static void product_quantized(dtype t, const void *panels, int n, int64_t k, con
                               int64_t stride)
 {
     switch (t) {
-    case DTYPE_Q4_0: product(DTYPE_Q4_0, panels, n, k, a, y, stride); break;
-    case DTYPE_Q4_1: product(DTYPE_Q4_1, panels, n, k, a, y, stride); break;
-    case DTYPE_Q5_0: product(DTYPE_Q5_0, panels, n, k, a, y, stride); break;
-    case DTYPE_Q5_1: product(DTYPE_Q5_1, panels, n, k, a, y, stride); break;
-    case DTYPE_Q8_0: product(DTYPE_Q8_0, panels, n, k, a, y, stride); break;
-    case DTYPE_Q2_K: product(DTYPE_Q2_K, panels, n, k, a, y, stride); break;
-    case DTYPE_Q3_K: product(DTYPE_Q3_K, panels, n, k, a, y, stride); break;
-    case DTYPE_Q4_K: product(DTYPE_Q4_K, panels, n, k, a, y, stride); break;
-    case DTYPE_Q5_K: product(DTYPE_Q5_K, panels, n, k, a, y, stride); break;
-    case DTYPE_Q6_K: product(DTYPE_Q6_K, panels, n, k, a, y, stride); break;
-    case DTYPE_IQ4_NL: product(DTYPE_IQ4_NL, panels, n, k, a, y, stride); break;
-    case DTYPE_IQ4_XS: product(DTYPE_IQ4_XS, panels, n, k, a, y, stride); break;
-    case DTYPE_MXFP4: product(DTYPE_MXFP4, panels, n, k, a, y, stride); break;
+#define CASE(type) case DTYPE_##type: product(DTYPE_##type, panels, n, k, a, y, stride); break;
+        STRIP_TYPES(CASE)
+#undef CASE
     default: break;
     }
 }

@@ -6,6 +6,7 @@
 
 void quantize_avx2(const float *x, int64_t k, act_strip *strips, int col, int n_cols);
 /* Float activations; weights of any type, turned to float exactly. */
-void product_float_avx2(dtype t, const void *panels, int n_panels, int64_t k, const act_tile *a, float *y, int64_t y_stride);
+void product_float_avx2(dtype t, const void *panels, int n_panels, int64_t k, const act_tile *a, float *y,
+                        int64_t y_stride);
 
 #endif

@@ -103,17 +103,6 @@ INLINE __m512 strip_product(dtype t, const strip_pair *w, const act_strip *a, __
     return _mm512_fmadd_ps(w->min, u, y);
 }
 
-/* Asks for strip s of the block at `block`, which may lie past the end of the panels. */
-INLINE void prefetch_strip(dtype t, uintptr_t block, int s, bool once)
-{
-    const int n = panel_block_bytes(t) / qtypes[t].strips;
-    for (int i = 0; i < n; i += 64) {
-        const void *line = (const void *)(block + (uintptr_t)(s * n + i));
-        if (once) _mm_prefetch(line, _MM_HINT_NTA);
-        else _mm_prefetch(line, _MM_HINT_T1);
-    }
-}
-
 /* The same with one panel, in half the width. */
 INLINE __m256i narrow_half_dot(dtype t, const __m256i code[4], const int8_t q[16], __m256i sum)
 {
@@ -212,19 +201,9 @@ static void product_quantized(dtype t, const void *panels, int n, int64_t k, con
                               int64_t stride)
 {
     switch (t) {
-    case DTYPE_Q4_0: product(DTYPE_Q4_0, panels, n, k, a, y, stride); break;
-    case DTYPE_Q4_1: product(DTYPE_Q4_1, panels, n, k, a, y, stride); break;
-    case DTYPE_Q5_0: product(DTYPE_Q5_0, panels, n, k, a, y, stride); break;
-    case DTYPE_Q5_1: product(DTYPE_Q5_1, panels, n, k, a, y, stride); break;
-    case DTYPE_Q8_0: product(DTYPE_Q8_0, panels, n, k, a, y, stride); break;
-    case DTYPE_Q2_K: product(DTYPE_Q2_K, panels, n, k, a, y, stride); break;
-    case DTYPE_Q3_K: product(DTYPE_Q3_K, panels, n, k, a, y, stride); break;
-    case DTYPE_Q4_K: product(DTYPE_Q4_K, panels, n, k, a, y, stride); break;
-    case DTYPE_Q5_K: product(DTYPE_Q5_K, panels, n, k, a, y, stride); break;
-    case DTYPE_Q6_K: product(DTYPE_Q6_K, panels, n, k, a, y, stride); break;
-    case DTYPE_IQ4_NL: product(DTYPE_IQ4_NL, panels, n, k, a, y, stride); break;
-    case DTYPE_IQ4_XS: product(DTYPE_IQ4_XS, panels, n, k, a, y, stride); break;
-    case DTYPE_MXFP4: product(DTYPE_MXFP4, panels, n, k, a, y, stride); break;
+#define CASE(type) case DTYPE_##type: product(DTYPE_##type, panels, n, k, a, y, stride); break;
+        STRIP_TYPES(CASE)
+#undef CASE
     default: break;
     }
 }

@@ -1,9 +1,9 @@
-/* The reference products. They say which float operations make one output, in which order; other instruction sets do the
- * same operations, so their results are the same bits. The integer sums are exact, hence free in their order.
+/* The reference products. They say which float operations make one output, in which order; other instruction sets do
+ * the same operations, so their results are the same bits. The integer sums are exact, hence free in their order.
  *
  *      strip of 32 inputs, halves h = 0, 1;  i[h] = sum of value(code) * q over the half
  *      one scale per 32 inputs:    t = i[0] * d[0];  t = fma(i[1], d[1], t);  y = fma(t, scale, y);  y = fma(min, s, y)
- *      scales per 16 (n_scales 16): the same, i[h] times the integer scale of the half, scale = the block's d; minimums:
+ *      scales per 16 (n_scales 16): the same, i[h] times the integer scale of the half, scale = the block's d; minima:
  *                                  u = m[0] sum[0] * d[0];  u = fma(m[1] sum[1], d[1], u);  y = fma(-dmin, u, y)
  *      float:                      t = 0;  t = fma(w, x, t) for each of the 32 inputs;  y = y + t
  */

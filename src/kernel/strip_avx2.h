@@ -18,6 +18,11 @@ typedef struct strip {
     __m256i min16[2];   /* minimums per 16: that of half h in int16 number h of a lane, 0 in the other */
 } strip;
 
+/* Every quantized type, for the switches that make the type a constant. */
+#define STRIP_TYPES(X) \
+    X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q2_K) X(Q3_K) \
+    X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS) X(MXFP4)
+
 /* Types whose codes are int8 values; the others' are unsigned, less the type's offset. */
 INLINE bool strip_is_signed(dtype t)
 {
@@ -185,6 +190,17 @@ INLINE void strip_load(dtype t, const uint8_t *block, int s, strip *out)
         load_scale16(t, block, s, 1, out);
     }
     load_codes(t, block + panel_strips_at(t) + s * panel_strip_bytes(t), out->code);
+}
+
+/* Asks for strip s of the block at `block`, which may lie past the end of the panels. */
+INLINE void prefetch_strip(dtype t, uintptr_t block, int s, bool once)
+{
+    const int n = panel_block_bytes(t) / qtypes[t].strips;
+    for (int i = 0; i < n; i += 64) {
+        const void *line = (const void *)(block + (uintptr_t)(s * n + i));
+        if (once) _mm_prefetch(line, _MM_HINT_NTA);
+        else _mm_prefetch(line, _MM_HINT_T1);
+    }
 }
 
 #endif

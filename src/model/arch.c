@@ -55,8 +55,8 @@ static int read_int(const reader *r, const char *key, int64_t fallback, int64_t 
         return status_set(r->st, ST_FORMAT, STATUS_NO_POS, "the file lacks the key %s, which the model needs", name);
     int64_t value = found ? (int64_t)v : fallback;
     if (value < least || value > most)
-        return status_set(r->st, ST_FORMAT, STATUS_NO_POS, "%s is %lld; %lld to %lld is possible", name, (long long)value,
-                          (long long)least, (long long)most);
+        return status_set(r->st, ST_FORMAT, STATUS_NO_POS, "%s is %lld; %lld to %lld is possible", name,
+                          (long long)value, (long long)least, (long long)most);
     *out = (int)value;
     return ST_OK;
 }
@@ -68,8 +68,8 @@ static int read_float(const reader *r, const char *key, float fallback, float le
     bool found;
     if (gguf_get_f32(r->g, full_key(r, key, name), &v, &found, r->st)) return r->st->code;
     if (found && !(v >= least && v <= most))
-        return status_set(r->st, ST_FORMAT, STATUS_NO_POS, "%s is %g; %g to %g is possible", name, (double)v, (double)least,
-                          (double)most);
+        return status_set(r->st, ST_FORMAT, STATUS_NO_POS, "%s is %g; %g to %g is possible", name, (double)v,
+                          (double)least, (double)most);
     *out = v;
     return ST_OK;
 }
@@ -106,8 +106,10 @@ static int read_rope(const reader *r, arch_params *p)
 {
     if (read_int(r, "rope.dimension_count", p->d_k, 2, p->d_k, &p->n_rot)) return r->st->code;
     if (p->n_rot % 2)
-        return status_set(r->st, ST_FORMAT, STATUS_NO_POS, "%s.rope.dimension_count is %d; it must be even", r->arch, p->n_rot);
-    if (read_float(r, "rope.freq_base", p->traits->rope_base, 1.0f, 1e12f, &p->rope.base) || read_rope_scaling(r, &p->rope))
+        return status_set(r->st, ST_FORMAT, STATUS_NO_POS, "%s.rope.dimension_count is %d; it must be even", r->arch,
+                          p->n_rot);
+    if (read_float(r, "rope.freq_base", p->traits->rope_base, 1.0f, 1e12f, &p->rope.base) ||
+        read_rope_scaling(r, &p->rope))
         return r->st->code;
     if (p->rope.original_context == 0) p->rope.original_context = p->context_length;
     if (p->rope.scaling == ROPE_SCALING_LONGROPE && p->rope.factor == 1.0f)
@@ -124,13 +126,15 @@ static int read_attention(const reader *r, arch_params *p)
         read_int(r, "attention.head_count_kv", p->n_heads, 1, p->n_heads, &p->n_kv_heads))
         return r->st->code;
     if (p->n_heads % p->n_kv_heads)
-        return status_set(r->st, ST_FORMAT, STATUS_NO_POS, "%d heads can't be shared by %d KV heads evenly", p->n_heads, p->n_kv_heads);
+        return status_set(r->st, ST_FORMAT, STATUS_NO_POS, "%d heads can't be shared by %d KV heads evenly", p->n_heads,
+                          p->n_kv_heads);
     if (read_int(r, "attention.key_length", p->d_model / p->n_heads, 8, 576, &p->d_k) ||
         read_int(r, "attention.value_length", p->d_k, 8, 576, &p->d_v) ||
         read_int(r, "attention.sliding_window", p->traits->window, 0, INT32_MAX, &p->window))
         return r->st->code;
     if (p->d_k % 8 || p->d_v % 8)
-        return status_set(r->st, ST_UNSUPPORTED, STATUS_NO_POS, "heads of %d and %d elements: Kvasir needs multiples of 8", p->d_k, p->d_v);
+        return status_set(r->st, ST_UNSUPPORTED, STATUS_NO_POS,
+                          "heads of %d and %d elements: Kvasir needs multiples of 8", p->d_k, p->d_v);
     return read_float(r, "attention.layer_norm_rms_epsilon", 1e-5f, 0.0f, 1.0f, &p->norm_eps);
 }
 
@@ -160,7 +164,8 @@ static int read_vocab(const reader *r, arch_params *p)
     const gguf_tensor *embd = gguf_find_tensor(r->g, "token_embd.weight");
     int64_t n = embd ? embd->dims[1] : tokens ? (int64_t)tokens->n : 0;
     if (n < 1 || n > 1 << 24)
-        return status_set(r->st, ST_FORMAT, STATUS_NO_POS, "a vocabulary of %lld tokens is not possible; is this a language model?", (long long)n);
+        return status_set(r->st, ST_FORMAT, STATUS_NO_POS,
+                          "a vocabulary of %lld tokens is not possible; is this a language model?", (long long)n);
     p->n_vocab = (int)n;
     return ST_OK;
 }
@@ -170,20 +175,23 @@ int arch_read(arch_params *out, const gguf *g, status *st)
     gguf_str name = {"", 0};
     bool found;
     if (gguf_get_str(g, "general.architecture", &name, &found, st)) return st->code;
-    if (!found) return status_set(st, ST_FORMAT, STATUS_NO_POS, "the file doesn't name its architecture (general.architecture)");
+    if (!found)
+        return status_set(st, ST_FORMAT, STATUS_NO_POS,
+                          "the file doesn't name its architecture (general.architecture)");
     arch_params p = {0};
     for (int i = 0; (p.traits = arch_traits_at(i)); i++)
         if (strlen(p.traits->name) == name.n && memcmp(p.traits->name, name.data, name.n) == 0) break;
     if (!p.traits)
         return status_set(st, ST_UNSUPPORTED, STATUS_NO_POS,
-                          "architecture '%.*s' is not one that Kvasir runs (llama, qwen2, qwen3, phi3, smollm3, gemma2, gemma3)",
+                          "architecture '%.*s' is not one that Kvasir runs (llama, qwen2, qwen3, phi3, smollm3, "
+                          "gemma2, gemma3)",
                           (int)(name.n < 64 ? name.n : 64), name.data);
     reader r = {g, p.traits->name, st};
     if (read_int(&r, "block_count", -1, 1, ARCH_MAX_LAYERS, &p.n_layers) ||
         read_int(&r, "embedding_length", -1, 8, 1 << 20, &p.d_model) ||
         read_int(&r, "feed_forward_length", -1, 8, 1 << 22, &p.d_ff) ||
-        read_int(&r, "context_length", -1, 1, INT32_MAX, &p.context_length) || read_attention(&r, &p) || read_rope(&r, &p) ||
-        read_scales(&r, &p) || read_vocab(&r, &p))
+        read_int(&r, "context_length", -1, 1, INT32_MAX, &p.context_length) || read_attention(&r, &p) ||
+        read_rope(&r, &p) || read_scales(&r, &p) || read_vocab(&r, &p))
         return st->code;
     *out = p;
     return ST_OK;

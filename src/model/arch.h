@@ -1,9 +1,11 @@
-/* arch.h - what a GGUF file says about its network: one record of numbers per model, one line of differences per architecture.
+/* arch.h - what a GGUF file says about its network: one record of numbers per model, one line of differences per
+ * architecture.
  *
  *      "general.architecture" --table--> arch_traits (norms, biases, RoPE style, window pattern)
  *      "{arch}.*" keys        --------->  arch_params (sizes), each bounded before anything is allocated by it
  *
- * A1 After arch_read every number is in range: products of any two of them fit in int64, heads divide, n_rot is even and <= d_k.
+ * A1 After arch_read every number is in range: products of any two of them fit in int64, heads divide, n_rot is even
+ *    and <= d_k.
  * Threads: plain values.
  */
 #ifndef KVASIR_MODEL_ARCH_H
@@ -29,14 +31,20 @@ typedef struct arch_traits {
     rope_style rope;
     bool qkv_bias;      /* biases on q, k, v are required */
     bool qk_norm;       /* RMS norm of every head of q and k before RoPE is required */
-    int window_every;   /* n: every n-th layer is global, the others windowed; 0 = the window (if any) holds for all layers */
+    /* n: every n-th layer is global, the others windowed; 0 = the window (if any) holds for all layers */
+    int window_every;
     int nope_every;     /* n: every n-th layer has no RoPE; 0 = none */
     int window;         /* where the file has no key; 0 = none */
     float rope_base;    /* where the file has no key */
     float window_rope_base; /* of windowed layers, whose angles are never scaled; 0 = they turn like the others */
 } arch_traits;
 
-typedef enum rope_scaling { ROPE_SCALING_NONE, ROPE_SCALING_LINEAR, ROPE_SCALING_YARN, ROPE_SCALING_LONGROPE } rope_scaling;
+typedef enum rope_scaling {
+    ROPE_SCALING_NONE,
+    ROPE_SCALING_LINEAR,
+    ROPE_SCALING_YARN,
+    ROPE_SCALING_LONGROPE
+} rope_scaling;
 
 /* One rotary embedding: everything that fixes its angles. */
 typedef struct rope_params {

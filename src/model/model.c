@@ -1,5 +1,6 @@
 #include "model/model.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +16,8 @@ typedef struct loader {
 
 static int shape_error(loader *l, const gguf_tensor *t, const char *name, int64_t k, int64_t rows)
 {
-    return status_set(l->st, ST_FORMAT, STATUS_NO_POS, "tensor %s is %lld x %lld, but the model's parameters ask for %lld x %lld", name,
+    return status_set(l->st, ST_FORMAT, STATUS_NO_POS,
+                      "tensor %s is %lld x %lld, but the model's parameters ask for %lld x %lld", name,
                       (long long)t->dims[0], (long long)t->dims[1], (long long)k, (long long)rows);
 }
 
@@ -28,8 +30,8 @@ static const gguf_tensor *find(loader *l, const char *name, bool required)
                    l->m->params.traits->name);
     if (t && !t->data) {
         const char *type = dtype_name(t->type);
-        status_set(l->st, ST_UNSUPPORTED, STATUS_NO_POS, "tensor %s has type %s (%u), which Kvasir can't compute with", name,
-                   type ? type : "unknown", t->type);
+        status_set(l->st, ST_UNSUPPORTED, STATUS_NO_POS, "tensor %s has type %s (%u), which Kvasir can't compute with",
+                   name, type ? type : "unknown", t->type);
     }
     return l->st->code ? NULL : t;
 }
@@ -42,7 +44,8 @@ static void done_with(loader *l, const gguf_tensor *t, size_t offset, size_t n_b
     if (l->o->progress) l->o->progress(l->o->user, l->done_bytes, l->total_bytes);
 }
 
-/* A tensor is packed in pieces of about so many bytes, so that file pages and panels are not in memory together (W2). */
+/* A tensor is packed in pieces of about so many bytes, so that file pages and panels are not in memory together
+ * (W2). */
 #define PIECE_BYTES ((size_t)8 << 20)
 
 static void pack_pieces(loader *l, weight *w, const gguf_tensor *t, int64_t first)
@@ -58,8 +61,8 @@ static void pack_pieces(loader *l, weight *w, const gguf_tensor *t, int64_t firs
 }
 
 /* Packs rows [first, first + rows) of a matrix with all_rows rows of k. */
-static void load_rows(loader *l, weight *w, const gguf_tensor *t, const char *name, int64_t k, int64_t first, int64_t rows,
-                      int64_t all_rows)
+static void load_rows(loader *l, weight *w, const gguf_tensor *t, const char *name, int64_t k, int64_t first,
+                      int64_t rows, int64_t all_rows)
 {
     if (!t || l->st->code) return;
     if (t->dims[0] != k || t->dims[1] != all_rows || t->dims[2] != 1 || t->dims[3] != 1) {
@@ -94,6 +97,11 @@ static const float *load_floats(loader *l, const char *name, int64_t n, bool req
         return NULL;
     }
     dtype_to_float((dtype)t->type, t->data, out, n);
+    for (int64_t i = 0; i < n && !l->st->code; i++)
+        if (!isfinite(out[i]))
+            status_set(l->st, ST_FORMAT, STATUS_NO_POS,
+                       "tensor %s: element %lld is no finite number; the file is damaged, get it again", name,
+                       (long long)i);
     l->m->weight_bytes += (uint64_t)n * sizeof *out;
     done_with(l, t, 0, t->n_bytes);
     return out;
@@ -109,7 +117,8 @@ static const char *layer_name(char buffer[static 64], int layer, const char *wha
 static void load_qkv(loader *l, model_layer *y, int i)
 {
     const arch_params *p = &l->m->params;
-    int64_t nq = (int64_t)p->n_heads * p->d_k, nk = (int64_t)p->n_kv_heads * p->d_k, nv = (int64_t)p->n_kv_heads * p->d_v;
+    int64_t nq = (int64_t)p->n_heads * p->d_k, nk = (int64_t)p->n_kv_heads * p->d_k,
+            nv = (int64_t)p->n_kv_heads * p->d_v;
     char name[64];
     const gguf_tensor *t = find(l, layer_name(name, i, "attn_qkv.weight"), false);
     if (t) {
@@ -188,9 +197,12 @@ static void load_rope(loader *l)
     model *m = l->m;
     const float *factors = load_rope_factors(l);
     for (int i = 0; factors && !l->st->code && i < m->params.n_rot / 2; i++)
-        if (!(factors[i] > 0)) status_set(l->st, ST_FORMAT, STATUS_NO_POS, "RoPE factor %d is %g; it must be above zero", i, (double)factors[i]);
+        if (!(factors[i] > 0))
+            status_set(l->st, ST_FORMAT, STATUS_NO_POS, "RoPE factor %d is %g; it must be above zero", i,
+                       (double)factors[i]);
     if (l->st->code || rope_init(&m->rope, &m->params.rope, m->params.n_rot, factors, l->st)) return;
-    rope_init(&m->rope_window, &m->params.rope_window, m->params.n_rot, m->params.traits->window_rope_base > 0 ? NULL : factors, l->st);
+    rope_init(&m->rope_window, &m->params.rope_window, m->params.n_rot,
+              m->params.traits->window_rope_base > 0 ? NULL : factors, l->st);
 }
 
 static void load_weights(loader *l)
@@ -211,11 +223,13 @@ static int load_texts(loader *l, const char *path)
     model *m = l->m;
     if (tokenizer_new(&m->tok, l->g, l->st)) return l->st->code;
     if (tokenizer_vocab_size(m->tok) > m->params.n_vocab)
-        return status_set(l->st, ST_FORMAT, STATUS_NO_POS, "the tokenizer has %d tokens, but the embedding only %d rows",
-                          tokenizer_vocab_size(m->tok), m->params.n_vocab);
+        return status_set(l->st, ST_FORMAT, STATUS_NO_POS,
+                          "the tokenizer has %d tokens, but the embedding only %d rows", tokenizer_vocab_size(m->tok),
+                          m->params.n_vocab);
     const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
     gguf_str name = {base, strlen(base)}, source = {NULL, 0};
-    if (gguf_get_str(l->g, "general.name", &name, NULL, l->st) || gguf_get_str(l->g, "tokenizer.chat_template", &source, NULL, l->st))
+    if (gguf_get_str(l->g, "general.name", &name, NULL, l->st) ||
+        gguf_get_str(l->g, "tokenizer.chat_template", &source, NULL, l->st))
         return l->st->code;
     m->name = mem_strndup(name.data, name.n);
     if (source.data) m->chat_template = mem_strndup(source.data, source.n);

@@ -6,7 +6,8 @@
  *      layer: q [n_heads * d_k][d_model]  k, v [n_kv_heads * d][d_model]  o [d_model][n_heads * d_v]
  *             gate, up [d_ff][d_model]  down [d_model][d_ff]  norms [d_model], q_norm, k_norm [d_k]
  *
- * W1 Every tensor's shape is checked against the parameters before it is packed; a missing or odd one is an error that names it.
+ * W1 Every tensor's shape is checked against the parameters before it is packed; a missing or odd one is an error that
+ *    names it.
  * W2 Weights are in memory once: a tensor's file pages are released as soon as it is packed.
  * Threads: constant after model_load; any number of engines may share it.
  */
@@ -40,7 +41,8 @@ typedef struct model {
     char *chat_template; /* NUL-terminated; NULL where the file has none */
     char *name;          /* general.name, or the file's name */
     uint64_t weight_bytes;
-    uint64_t step_bytes; /* of weights that one token's step reads: all but the rows of the embedding that it doesn't look up */
+    /* of weights that one token's step reads: all but the rows of the embedding that it doesn't look up */
+    uint64_t step_bytes;
     arena floats;        /* norms and biases */
 } model;
 

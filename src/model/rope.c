@@ -13,7 +13,8 @@ static double yarn_pair(const rope_params *p, int n_rot, double turns)
 
 static void yarn(rope *r, const rope_params *p)
 {
-    double low = floor(yarn_pair(p, r->n_rot, p->yarn_beta_fast)), high = ceil(yarn_pair(p, r->n_rot, p->yarn_beta_slow));
+    double low = floor(yarn_pair(p, r->n_rot, p->yarn_beta_fast)),
+           high = ceil(yarn_pair(p, r->n_rot, p->yarn_beta_slow));
     if (low < 0) low = 0;
     if (high > r->n_rot - 1) high = r->n_rot - 1;
     if (high == low) high += 0.001;
@@ -26,7 +27,9 @@ static void yarn(rope *r, const rope_params *p)
 
 static double longrope_scale(const rope_params *p)
 {
-    return p->factor > 1 && p->original_context > 1 ? sqrt(1 + log((double)p->factor) / log((double)p->original_context)) : 1;
+    return p->factor > 1 && p->original_context > 1
+               ? sqrt(1 + log((double)p->factor) / log((double)p->original_context))
+               : 1;
 }
 
 /* What cos and sin are multiplied with: as the file says, else as the method does. */

@@ -3,7 +3,8 @@
  *      theta_i = base^(-2i / n_rot)                              RoFormer
  *      linear:   theta_i / factor                                position interpolation
  *      factors:  theta_i / factors[i]                            Llama-3 (rope_freqs), LongRoPE
- *      YaRN:     a blend of theta_i and theta_i / factor by wavelength, and cos, sin times 0.1 ln(factor) + 1   (arXiv 2309.00071)
+ *      YaRN:     a blend of theta_i and theta_i / factor by wavelength, and cos, sin times 0.1 ln(factor) + 1
+ *                (arXiv 2309.00071)
  *
  * Owns: the table of theta. Threads: constant after rope_init.
  */

@@ -4,10 +4,11 @@
  *
  *      text --special tokens cut out (leftmost, longest)--> fragments
  *      gpt2: fragment --pre-tokenizer (PCRE2)--> words --byte alphabet, merges by rank--> ids
- *      llama (SPM): fragment --space or U+2581 to space--> characters --merges by score--> ids, bytes <0xNN> where none fits
+ *      llama (SPM): fragment --space or U+2581 to space--> characters --merges by score--> ids, else bytes <0xNN>
  *
- * T1 Any bytes encode, valid UTF-8 or not, and decode back byte for byte, but for what the model's own tokenizer can't tell apart:
- *    special tokens, SPM's U+2581 (it is its space), and bytes that the vocabulary has no token for (they are left out).
+ * T1 Any bytes encode, valid UTF-8 or not, and decode back byte for byte, but for what the model's own tokenizer can't
+ *    tell apart: special tokens, SPM's U+2581 (it is its space), and bytes that the vocabulary has no token for (they
+ *    are left out).
  * T2 Time is near linear in the text, whatever the text.
  * T3 Text is not trusted: without parse_special no text yields a control token, whatever the merges would allow.
  * Threads: constant after tokenizer_new; any number of threads may encode and decode.
@@ -25,7 +26,8 @@
 
 typedef struct tokenizer tokenizer;
 
-/* ST_UNSUPPORTED names a tokenizer model or pre-tokenizer that Kvasir doesn't know; ST_FORMAT what is wrong with the file. */
+/* ST_UNSUPPORTED names a tokenizer model or pre-tokenizer that Kvasir doesn't know; ST_FORMAT what is wrong with the
+ * file. */
 int tokenizer_new(tokenizer **out, const gguf *g, status *st);
 void tokenizer_free(tokenizer *t); /* NULL is fine */
 
@@ -54,17 +56,17 @@ typedef struct encode_options {
 int tokenizer_encode(const tokenizer *t, const char *text, size_t n_bytes, encode_options o, token_list *out,
                      status *st);
 
-/* The bytes of one token as they stand in text (a control token: its name if with_special, else nothing). Borrowed; not terminated.
- * An id outside the vocabulary has no bytes. */
+/* The bytes of one token as they stand in text (a control token: its name if with_special, else nothing). Borrowed; not
+ * terminated. An id outside the vocabulary has no bytes. */
 gguf_str tokenizer_piece(const tokenizer *t, int32_t id, bool with_special);
 /* The token's name in the file (for listings). */
 gguf_str tokenizer_name(const tokenizer *t, int32_t id);
-/* Whole list to text, appended to out: with the SPM's added leading spaces taken off again. An id outside the vocabulary is ST_ARG,
- * with its index as position; out then holds what it held before. */
+/* Whole list to text, appended to out: with the SPM's added leading spaces taken off again. An id outside the
+ * vocabulary is ST_ARG, with its index as position; out then holds what it held before. */
 int tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, bool with_special, strbuf *out, status *st);
 
-/* Streaming: bytes come out as soon as they are whole UTF-8 characters. Zero-initialize for a text from its start; set `started` for
- * one that goes on from other text (a raw completion), whose first space is not an added one. */
+/* Streaming: bytes come out as soon as they are whole UTF-8 characters. Zero-initialize for a text from its start; set
+ * `started` for one that goes on from other text (a raw completion), whose first space is not an added one. */
 typedef struct detokenizer {
     char held[4]; /* the start of a character */
     int n_held;

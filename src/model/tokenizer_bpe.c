@@ -5,8 +5,8 @@
 #include "base/utf8.h"
 #include "model/tokenizer_internal.h"
 
-/* GPT-2's alphabet shows each byte as a printable character: visible Latin-1 bytes stand for themselves, the other 68, in ascending
- * order, are U+0100, U+0101, ... */
+/* GPT-2's alphabet shows each byte as a printable character: visible Latin-1 bytes stand for themselves, the other 68,
+ * in ascending order, are U+0100, U+0101, ... */
 static bool is_visible(int b)
 {
     return (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;

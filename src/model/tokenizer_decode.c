@@ -23,8 +23,8 @@ gguf_str tokenizer_piece(const tokenizer *t, int32_t id, bool with_special)
     return (gguf_str){token_piece(t, id), k->n_piece};
 }
 
-/* The bytes of id after what *started says: the encoder adds a space at the start of the text and after each special token, and here it
- * goes again. */
+/* The bytes of id after what *started says: the encoder adds a space at the start of the text and after each special
+ * token, and here it goes again. */
 static gguf_str next_piece(const tokenizer *t, int32_t id, bool with_special, bool *started)
 {
     gguf_str s = tokenizer_piece(t, id, with_special);

@@ -8,8 +8,8 @@
  *      tokenizer_bpe.c      merges by rank       tokenizer_spm.c   merges by score
  *      tokenizer_decode.c   ids -> text
  *
- * The map holds tokens that text may become by merging: normal and unused ones and, for BPE, user-defined ones; never control, unknown
- * or byte tokens.
+ * The map holds tokens that text may become by merging: normal and unused ones and, for BPE, user-defined ones; never
+ * control, unknown or byte tokens.
  */
 #ifndef KVASIR_MODEL_TOKENIZER_INTERNAL_H
 #define KVASIR_MODEL_TOKENIZER_INTERNAL_H
@@ -70,8 +70,8 @@ struct tokenizer {
 };
 
 /* ---- vocabulary ---- */
-/* Loading goes vocab_read (names, scores, types), specials_read (ids; a few types change), vocab_map (pieces and their map),
- * bpe_read (merges, which speak of the map), specials_sort. */
+/* Loading goes vocab_read (names, scores, types), specials_read (ids; a few types change), vocab_map (pieces and their
+ * map), bpe_read (merges, which speak of the map), specials_sort. */
 int vocab_read(tokenizer *t, const gguf *g, status *st);
 int vocab_map(tokenizer *t, status *st);
 int32_t vocab_find(const tokenizer *t, const char *piece, size_t n); /* -1 = none */
@@ -138,7 +138,8 @@ int merger_run(merger *m, merge_fn *fits, status *st);
 void merger_deinit(merger *m);
 
 /* ---- the two kinds ---- */
-/* A name in GPT-2's byte alphabet to the bytes it shows; one with any other character stands for itself. Returns the length, at most n. */
+/* A name in GPT-2's byte alphabet to the bytes it shows; one with any other character stands for itself. Returns the
+ * length, at most n. */
 size_t bpe_bytes(char *out, const char *name, size_t n);
 int bpe_read(tokenizer *t, const gguf *g, status *st);
 int bpe_encode(merger *m, const char *text, size_t n, token_list *out, status *st);

@@ -1,4 +1,5 @@
-/* The merge loop: a heap of neighbouring pairs. A merge pops one pair and pushes at most two, so n symbols cost O(n log n). */
+/* The merge loop: a heap of neighbouring pairs. A merge pops one pair and pushes at most two, so n symbols cost O(n log
+ * n). */
 #include <assert.h>
 
 #include "base/mem.h"
@@ -23,7 +24,8 @@ void merger_deinit(merger *m)
     *m = (merger){.t = m->t};
 }
 
-/* Four children a node: entry i has 4 i + 1 to 4 i + 4. On long runs the heap outgrows the cache, and each level is a miss. */
+/* Four children a node: entry i has 4 i + 1 to 4 i + 4. On long runs the heap outgrows the cache, and each level is a
+ * miss. */
 static int heap_push(merger *m, candidate c, status *st)
 {
     if (m->n_heap == m->heap_capacity) {

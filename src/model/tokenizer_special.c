@@ -32,7 +32,8 @@ static bool is_special(const token *k)
     return k->type == TOKEN_CONTROL || k->type == TOKEN_UNKNOWN || k->type == TOKEN_USER;
 }
 
-/* A token named like an end is one, and control, though some files call it user-defined. Without types the name must do. */
+/* A token named like an end is one, and control, though some files call it user-defined. Without types the name must
+ * do. */
 static void mark_named_ends(tokenizer *t, bool typed)
 {
     for (int32_t id = 0; id < t->n_tokens; id++) {

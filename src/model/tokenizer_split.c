@@ -2,9 +2,9 @@
  *
  *      "ab 12"  --\p{N}-->  "ab " "1" "2"  --GPT-2's pattern-->  "ab" " " "1" "2"
  *
- * A rule is a list of patterns. Each cuts the pieces that the one before left: what it matches is a piece, and so is what lies between.
- * A piece is matched as a text of its own, so lookarounds end at its ends. Every pattern moves over a run of like characters in one match,
- * or looks at it from one place only, so that time is linear in the text.
+ * A rule is a list of patterns. Each cuts the pieces that the one before left: what it matches is a piece, and so is
+ * what lies between. A piece is matched as a text of its own, so lookarounds end at its ends. Every pattern moves over
+ * a run of like characters in one match, or looks at it from one place only, so that time is linear in the text.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <assert.h>
@@ -207,7 +207,8 @@ static int cut(const cutting *c, int i, const char *piece, size_t n)
     return rc;
 }
 
-/* The length of the longest prefix that is valid UTF-8, or, if valid is false, of the longest one in which no character is. */
+/* The length of the longest prefix that is valid UTF-8, or, if valid is false, of the longest one in which no character
+ * is. */
 static size_t run_length(const char *s, size_t n, bool valid)
 {
     size_t i = 0;

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 
-from program import GEMMA, KVASIR, SMOLLM, fails, works
+from program import GEMMA, KVASIR, SMOLLM, fails, kvasir, works
 
 GREEDY = ("--temperature", "0", "-n", "40")
 
@@ -42,7 +42,28 @@ def test_save_and_load(tmp_path):
     straight = chat("My dog is called Rex.", "What is my dog called?")
     assert len(again.stdout) > 10 and straight.stdout.endswith(again.stdout)
     (tmp_path / "bad").write_text("[{]")
-    assert "line 1" in chat(f"/load {tmp_path}/bad", f"/load {tmp_path}/none", "/load").stderr
+    assert "line 1" in failing(f"/load {tmp_path}/bad", "never read")
+    assert "no such file" in failing(f"/load {tmp_path}/none", "never read")
+    (tmp_path / "role").write_text(r'[{"role": "user\u0000", "content": ""}]')
+    assert "role" in failing(f"/load {tmp_path}/role")
+    assert "can't be written" in failing(f"/save {tmp_path}/no/where", "never read")
+
+
+def failing(*lines):
+    """The error of a script that ends at its last line but those never read."""
+    done = kvasir("chat", SMOLLM, *GREEDY, text="".join(line + "\n" for line in lines))
+    assert done.returncode == 1 and done.stdout == ""
+    return done.stderr
+
+
+def test_input_that_can_not_be_read_or_has_odd_bytes(tmp_path):
+    folder = os.open(tmp_path, os.O_RDONLY)
+    done = subprocess.run([KVASIR, "chat", SMOLLM], stdin=folder, capture_output=True, text=True)
+    os.close(folder)
+    assert done.returncode == 1 and "standard input can't be read" in done.stderr
+    saved = tmp_path / "talk.json"
+    chat("a\0b", f"/save {saved}", options=("-n", "1"))
+    assert json.loads(saved.read_text())[0]["content"] == "a\0b"
 
 
 def test_system_stats_help_and_unknown_commands():

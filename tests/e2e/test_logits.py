@@ -1,11 +1,14 @@
 """kvasir logits: against the reference, against itself (bit-identity), and bad input."""
 import json
 import os
+import signal
+import subprocess
+import time
 
 import numpy as np
 import pytest
 
-from program import GEMMA, ROOT, SMOLLM, fails, works
+from program import GEMMA, KVASIR, ROOT, SMOLLM, fails, works
 from reference import references
 
 REFERENCE = {SMOLLM: references(ROOT / "tests/data/logits-smollm2.npz"), GEMMA: references(ROOT / "tests/data/logits-gemma3.npz")}
@@ -104,3 +107,17 @@ def test_a_failed_run_leaves_no_file(tmp_path):
     out.write_text("before")
     fails(1, "logits", SMOLLM, "--ids", "-", "--out", out, text="[1, 2, 99999999]", says="vocabulary")
     assert out.read_text() == "before" and [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_interrupted_or_limited_run_leaves_no_file(tmp_path):
+    command = ["sh", "-c", f"ulimit -f 1; exec '{KVASIR}' logits {SMOLLM} --out '{tmp_path}/out'"]
+    done = subprocess.run(command, input="[1, 2, 3]", capture_output=True, text=True)
+    assert done.returncode == 1 and "File too large" in done.stderr and not list(tmp_path.iterdir())
+    ids = tmp_path / "ids"
+    ids.write_text(json.dumps([1] * 20000))
+    running = subprocess.Popen([KVASIR, "logits", SMOLLM, "--ids", ids, "--chunk", "1", "--out", tmp_path / "out"])
+    while len(list(tmp_path.iterdir())) < 2:
+        assert running.poll() is None
+        time.sleep(0.01)
+    running.terminate()
+    assert running.wait() == -signal.SIGTERM and [p.name for p in tmp_path.iterdir()] == ["ids"]

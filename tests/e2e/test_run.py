@@ -105,6 +105,8 @@ def test_sampling_options_take_effect():
 
 def test_prompts_that_can_not_be(tmp_path):
     fails(1, "run", SMOLLM, "--raw", "", says="empty")
+    fails(1, "run", SMOLLM, text="", says="empty")
+    fails(1, "run", GEMMA, "", says="empty")  # a model that begins every text with a token has none here either
     fails(1, "run", SMOLLM, "word " * 50, "--ctx", "32", says="context holds 32")
     fails(1, "run", SMOLLM, "hello", "--kv-memory", "4K", says="--kv-memory")
     fails(1, "run", SMOLLM, "hello", "--ctx", "1000000", "--kv-memory", "1M", says="1000000 tokens")
@@ -118,6 +120,15 @@ def test_prompts_that_can_not_be(tmp_path):
     fails(2, "run", says="MODEL")
 
 
+def test_damaged_weights_are_no_answer(tmp_path):
+    path = tmp_path / "damaged.gguf"
+    data = (ROOT / "tests/data/tiny/llama.gguf").read_bytes()
+    path.write_bytes(data[:-64] + b"\xff" * 64)  # the last rows of output.weight
+    fails(1, "run", path, "hello", "--quiet", says="damaged")
+    fails(1, "logits", path, "--out", tmp_path / "out", text="[1, 2]", says="damaged")
+    assert not (tmp_path / "out").exists()
+
+
 def test_models_that_are_none(tmp_path):
     data = (ROOT / "tests/data").joinpath("tokens-smollm2.jsonl").read_bytes()
     for name, content, says in (("empty", b"", "empty"), ("text", data, "GGUF"), ("head", b"GGUF\3\0\0\0", "")):
@@ -125,6 +136,10 @@ def test_models_that_are_none(tmp_path):
         path.write_bytes(content)
         assert str(path) in fails(1, "run", path, "hello", says=says)
     fails(1, "run", tmp_path, "hello", says="directory")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    fails(1, "run", "folder", "hello", says="folder is a directory", cwd=tmp_path)
+    fails(1, "run", "pipe", "hello", says="pipe is not a regular file", cwd=tmp_path)
     model = os.path.realpath(works_json("ls")["directory"] + f"/{SMOLLM}.gguf")
     cut = tmp_path / "cut.gguf"
     with open(model, "rb") as f:

@@ -1,4 +1,4 @@
-/* talk.h - a session and all that it said, for tests. */
+/* talk.h - a session and all that it said, and the models for it, for tests. */
 #ifndef KVASIR_TESTS_TALK_H
 #define KVASIR_TESTS_TALK_H
 
@@ -6,10 +6,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "base/mem.h"
 #include "engine/engine.h"
 #include "tiny_model.h"
 
@@ -138,6 +140,35 @@ static inline void talk_same(const talk *a, const talk *b)
     assert_memory_equal(a->tokens, b->tokens, (size_t)a->n * sizeof *a->tokens);
     assert_int_equal(a->n_bytes, b->n_bytes);
     assert_memory_equal(a->text, b->text, a->n_bytes);
+}
+
+/* What a group of tests shares: a team, and a model of each family. */
+typedef struct talk_world {
+    threads *team;
+    model *llama, *gemma;
+} talk_world;
+
+static inline int talk_open_world(void **state, int n_threads, dtype llama_type)
+{
+    status st = STATUS_INIT;
+    talk_world *w = calloc(1, sizeof *w);
+    if (threads_new(&w->team, n_threads, &st)) return -1;
+    tiny_config l = tiny_llama(), g = tiny_gemma();
+    l.type = llama_type;
+    w->llama = tiny_load(&l, kernels_get(CPU_AUTO), w->team);
+    w->gemma = tiny_load(&g, kernels_get(CPU_AUTO), w->team);
+    *state = w;
+    return 0;
+}
+
+static inline int talk_close_world(void **state)
+{
+    talk_world *w = *state;
+    model_free(w->llama);
+    model_free(w->gemma);
+    threads_free(w->team);
+    free(w);
+    return mem_stats().live != 0;
 }
 
 #endif

@@ -247,6 +247,76 @@ static void a_write_that_has_no_place_leaves_nothing(void **state)
     assert_non_null(strstr(st.text, nowhere));
 }
 
+/* A rename would put a plain file in the place of /dev/stdout. */
+static void a_pipe_is_written_and_stays_one(void **state)
+{
+    (void)state;
+    status st = STATUS_INIT;
+    struct stat info;
+    char read_back[8] = "";
+    assert_int_equal(mkfifo(path, 0600), 0);
+    int fd = open(path, O_RDONLY | O_NONBLOCK);
+    assert_true(fd >= 0);
+    assert_int_equal(file_write_atomic(path, "piped", 5, &st), ST_OK);
+    assert_int_equal(read(fd, read_back, sizeof read_back), 5);
+    assert_string_equal(read_back, "piped");
+    assert_int_equal(stat(path, &info), 0);
+    assert_true(S_ISFIFO(info.st_mode));
+    assert_int_equal(n_entries(), 1);
+    close(fd);
+}
+
+static void a_link_and_a_mode_stay(void **state)
+{
+    (void)state;
+    status st = STATUS_INIT;
+    struct stat info;
+    char link_path[160];
+    snprintf(link_path, sizeof link_path, "%s/link", folder);
+    put("old", 3);
+    assert_int_equal(chmod(path, 0640), 0);
+    assert_int_equal(symlink("data", link_path), 0);
+    assert_int_equal(file_write_atomic(link_path, "new", 3, &st), ST_OK);
+    content_is("new");
+    assert_int_equal(lstat(link_path, &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0640);
+    unlink(link_path);
+    unlink(path);
+    mode_t mask = umask(077);
+    assert_int_equal(file_write_atomic(path, "mine", 4, &st), ST_OK);
+    umask(mask);
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
+}
+
+static void a_new_file_that_is_not_kept_leaves_nothing(void **state)
+{
+    (void)state;
+    status st = STATUS_INIT;
+    new_file a, b; /* two at once don't meet */
+    put("old", 3);
+    assert_int_equal(new_file_open(&a, path, &st), ST_OK);
+    assert_int_equal(new_file_open(&b, path, &st), ST_OK);
+    assert_int_equal(n_entries(), 3);
+    new_file_write(&a, "half", 4);
+    new_file_write(&b, "who", 3);
+    new_file_write(&b, "le", 2);
+    content_is("old");
+    assert_int_equal(new_file_close(&b, true, &st), ST_OK);
+    assert_int_equal(new_file_close(&a, false, &st), ST_OK);
+    content_is("whole");
+    assert_int_equal(n_entries(), 1);
+}
+
+static void standard_input_has_its_name(void **state)
+{
+    (void)state;
+    assert_string_equal(file_shown("-"), "standard input");
+    assert_string_equal(file_shown(path), path);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
 
 int main(void)
@@ -263,6 +333,10 @@ int main(void)
         TEST(writes_anew_and_over),
         TEST(a_failed_write_leaves_the_old_file),
         TEST(a_write_that_has_no_place_leaves_nothing),
+        TEST(a_pipe_is_written_and_stays_one),
+        TEST(a_link_and_a_mode_stay),
+        TEST(a_new_file_that_is_not_kept_leaves_nothing),
+        TEST(standard_input_has_its_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,35 +6,10 @@
 #include "base/mem.h"
 #include "talk.h"
 
-typedef struct world {
-    threads *team;
-    model *llama, *gemma;
-} world;
-
 static int open_world(void **state)
 {
-    status st = STATUS_INIT;
-    world *w = calloc(1, sizeof *w);
-    if (threads_new(&w->team, 2, &st)) return -1;
-    tiny_config l = tiny_llama(), g = tiny_gemma();
-    l.type = DTYPE_Q8_0;
-    w->llama = tiny_load(&l, kernels_get(CPU_AUTO), w->team);
-    w->gemma = tiny_load(&g, kernels_get(CPU_AUTO), w->team);
-    *state = w;
-    return 0;
+    return talk_open_world(state, 2, DTYPE_Q8_0);
 }
-
-static int close_world(void **state)
-{
-    world *w = *state;
-    model_free(w->llama);
-    model_free(w->gemma);
-    threads_free(w->team);
-    free(w);
-    return mem_stats().live != 0;
-}
-
-/* -- together as alone ----------------------------------------------------------------------------------------------------------- */
 
 #define N_TALKS 5
 
@@ -57,7 +32,7 @@ static void start_plan(talk *k, int i)
     talk_start(k, ids, (size_t)plans[i].n_prompt, &p);
 }
 
-static void check_together(world *w, const model *m, int chunk, int logit_rows)
+static void check_together(talk_world *w, const model *m, int chunk, int logit_rows)
 {
     talk alone[N_TALKS], k[N_TALKS];
     for (int i = 0; i < N_TALKS; i++) {
@@ -95,7 +70,7 @@ static void check_together(world *w, const model *m, int chunk, int logit_rows)
 
 static void sessions_say_what_they_say_alone(void **state)
 {
-    world *w = *state;
+    talk_world *w = *state;
     check_together(w, w->llama, 0, 0);
     check_together(w, w->llama, 16, 1);
     check_together(w, w->llama, 1, 2); /* a chunk is never smaller than the sessions */
@@ -106,7 +81,7 @@ static void sessions_say_what_they_say_alone(void **state)
 /* While a long prompt comes in pieces, the running session gets a token in every step, and the oldest prompt goes first. */
 static void running_sessions_go_first(void **state)
 {
-    world *w = *state;
+    talk_world *w = *state;
     int32_t ids[100];
     tiny_ids(ids, 100, 1);
     engine *e = talk_engine(w->llama, w->team, (engine_config){.context = 200, .chunk = 10, .n_sessions = 3});
@@ -137,12 +112,10 @@ static void running_sessions_go_first(void **state)
     engine_free(e);
 }
 
-/* -- memory ---------------------------------------------------------------------------------------------------------------------- */
-
 /* Buffers of the text have their size after the first tokens. */
 static void decoding_allocates_nothing(void **state)
 {
-    world *w = *state;
+    talk_world *w = *state;
     int32_t ids[40];
     tiny_ids(ids, 40, 2);
     engine *e = talk_engine(w->gemma, w->team, (engine_config){.context = 300, .n_sessions = 2});
@@ -172,7 +145,7 @@ static void decoding_allocates_nothing(void **state)
 /* Blocks for one session and a half: the one that finds none ends and says why, the other never notices. */
 static void full_cache_ends_one_session(void **state)
 {
-    world *w = *state;
+    talk_world *w = *state;
     int32_t ids[60];
     tiny_ids(ids, 60, 3);
     generate_params p = talk_params(80);
@@ -213,7 +186,7 @@ static void full_cache_ends_one_session(void **state)
 
 static void context_must_fit_the_memory(void **state)
 {
-    world *w = *state;
+    talk_world *w = *state;
     status st = STATUS_INIT;
     engine *e = NULL;
     engine_config c = {.context = 512, .kv_memory_bytes = 100000, .chunk = 32};
@@ -247,7 +220,7 @@ static void context_must_fit_the_memory(void **state)
 
 static void bad_configurations(void **state)
 {
-    world *w = *state;
+    talk_world *w = *state;
     const struct {
         engine_config c;
         const char *text;
@@ -269,7 +242,7 @@ static void bad_configurations(void **state)
 
 static void sessions_are_limited(void **state)
 {
-    world *w = *state;
+    talk_world *w = *state;
     engine *e = talk_engine(w->llama, w->team, (engine_config){.context = 64, .n_sessions = 2});
     talk a, b;
     session *c = NULL;
@@ -290,7 +263,7 @@ static void sessions_are_limited(void **state)
 
 static void short_memory_leaks_nothing(void **state)
 {
-    world *w = *state;
+    talk_world *w = *state;
     uint64_t bytes = mem_stats().bytes;
     engine_config c = {.context = 64, .n_sessions = 2, .chunk = 16};
     int n = 0;
@@ -306,8 +279,6 @@ static void short_memory_leaks_nothing(void **state)
     }
     assert_true(n > 20);
 }
-
-/* -- teacher forcing ------------------------------------------------------------------------------------------------------------- */
 
 typedef struct heard {
     float logits[2][64][TINY_VOCAB];
@@ -325,7 +296,7 @@ static void hear(void *user, int i, int64_t position, const float *logits)
 
 static void feeds(void **state)
 {
-    world *w = *state;
+    talk_world *w = *state;
     int32_t ids[64], bad[] = {1, TINY_VOCAB};
     tiny_ids(ids, 64, 5);
     engine *e = talk_engine(w->gemma, w->team, (engine_config){.context = 100, .chunk = 64, .n_sessions = 2});
@@ -370,6 +341,41 @@ static void feeds(void **state)
     engine_free(e);
 }
 
+/* A damaged weight: no text and no logits, but an error; what was in the cache before stays. */
+static void logits_that_are_no_numbers(void **state)
+{
+    talk_world *w = *state;
+    int32_t ids[20];
+    tiny_ids(ids, 20, 4);
+    engine *e = talk_engine(w->llama, w->team, (engine_config){.context = 100});
+    float *norm = (float *)(uintptr_t)w->llama->output_norm, before = norm[3];
+    talk k;
+    talk_open(&k, e);
+    generate_params p = talk_params(10);
+    norm[3] = NAN;
+    talk_start(&k, ids, 20, &p);
+    status st = STATUS_INIT;
+    while (session_active(k.s)) engine_step(e, &st);
+    norm[3] = before;
+    assert_int_equal(k.n, 0);
+    assert_int_equal(session_finish(k.s), FINISH_ERROR);
+    assert_int_equal(session_error(k.s)->code, ST_FORMAT);
+    assert_non_null(strstr(session_error(k.s)->text, "damaged"));
+    session_free(k.s);
+    kv_seq *seq;
+    assert_int_equal(kv_seq_new(&seq, engine_cache(e), &st), ST_OK);
+    feed one = {seq, ids, 5, true};
+    assert_int_equal(engine_feed(e, &one, 1, NULL, NULL, &st), ST_OK);
+    heard *h = calloc(1, sizeof *h);
+    norm[3] = INFINITY;
+    assert_int_equal(engine_feed(e, &one, 1, hear, h, &st), ST_FORMAT);
+    norm[3] = before;
+    assert_int_equal(kv_seq_len(seq), 5);
+    free(h);
+    kv_seq_free(seq);
+    engine_free(e);
+}
+
 static void finish_names(void **state)
 {
     (void)state;
@@ -389,7 +395,8 @@ int main(void)
         cmocka_unit_test(sessions_are_limited),
         cmocka_unit_test(short_memory_leaks_nothing),
         cmocka_unit_test(feeds),
+        cmocka_unit_test(logits_that_are_no_numbers),
         cmocka_unit_test(finish_names),
     };
-    return cmocka_run_group_tests(tests, open_world, close_world);
+    return cmocka_run_group_tests(tests, open_world, talk_close_world);
 }

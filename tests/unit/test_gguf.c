@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "gguf_build.h"
+#include "gguf_check.h"
 #include "gguf_walk.h"
 #include "kernel/dtype.h"
 #include "model/gguf_internal.h"
@@ -81,17 +82,16 @@ static gguf *parse_ok(const strbuf *b)
     return g;
 }
 
+static int parse(gguf **out, const void *source, status *st)
+{
+    const strbuf *b = source;
+    return gguf_parse(out, (const uint8_t *)b->data, b->n_bytes, st);
+}
+
 /* The bytes must be refused with this code and a text that holds `words`. */
 static void parse_fails(strbuf *b, int code, const char *words)
 {
-    gguf *g = NULL;
-    status st = STATUS_INIT;
-    uint64_t before = mem_stats().bytes;
-    assert_int_equal(gguf_parse(&g, (const uint8_t *)b->data, b->n_bytes, &st), code);
-    assert_int_equal(st.code, code);
-    assert_null(g);
-    if (!strstr(st.text, words)) fail_msg("'%s' is not in: %s", words, st.text);
-    assert_int_equal(mem_stats().bytes, before);
+    gguf_refused(parse, b, code, words);
     strbuf_deinit(b);
 }
 
@@ -517,20 +517,7 @@ static void test_every_allocation_may_fail(void **state)
     (void)state;
     strbuf b;
     put_tiny(&b, 3);
-    int rc = ST_NOMEM;
-    int64_t n = 0;
-    while (rc) {
-        uint64_t before = mem_stats().bytes;
-        gguf *g = NULL;
-        status st = STATUS_INIT;
-        mem_fail_after(++n);
-        rc = gguf_parse(&g, (const uint8_t *)b.data, b.n_bytes, &st);
-        mem_fail_after(0);
-        assert_true(rc == ST_OK || (rc == ST_NOMEM && !g && strstr(st.text, "out of memory")));
-        gguf_close(g);
-        assert_int_equal(mem_stats().bytes, before);
-    }
-    assert_true(n > 5);
+    assert_true(gguf_fail_each(parse, &b, NULL) > 5);
     strbuf_deinit(&b);
 }
 

@@ -1,4 +1,5 @@
 /* Loading a model: what is in memory afterwards, and every way in which a file can be wrong. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -188,6 +189,33 @@ static void faulty_tensors_are_named(void **state)
     expect_error(*state, &c, ST_FORMAT, "output.weight is 64 x 265, but the model's parameters ask for 64 x 264");
 }
 
+static void numbers_that_are_none_are_named(void **state)
+{
+    const char *names[] = {"output_norm.weight", "blk.1.attn_norm.weight", "blk.2.ffn_norm.weight"};
+    const float values[] = {NAN, INFINITY, -INFINITY};
+    for (size_t i = 0; i < N_OF(names); i++) {
+        tiny_config c = tiny_llama();
+        strbuf b;
+        strbuf_init(&b, 0);
+        tiny_gguf(&b, &c);
+        status st = STATUS_INIT;
+        gguf *g;
+        assert_int_equal(gguf_parse(&g, (const uint8_t *)b.data, b.n_bytes, &st), ST_OK);
+        size_t offset = gguf_find_tensor(g, names[i])->file_offset + 5 * sizeof(float);
+        gguf_close(g);
+        memcpy(b.data + offset, &values[i], sizeof(float));
+        char *path = tiny_write(b.data, b.n_bytes);
+        strbuf_deinit(&b);
+        model *m = NULL;
+        model_options o = {.ks = ks(), .team = *state};
+        assert_int_equal(model_load(&m, path, &o, &st), ST_FORMAT);
+        assert_null(m);
+        assert_non_null(strstr(st.text, names[i]));
+        assert_non_null(strstr(st.text, "element 5"));
+        tiny_remove(path);
+    }
+}
+
 /* Numbers that contradict the tensors. */
 static void parameters_must_fit_the_tensors(void **state)
 {
@@ -346,6 +374,7 @@ int main(void)
         cmocka_unit_test(weights_are_the_files),
         cmocka_unit_test(fused_matrices),
         cmocka_unit_test(faulty_tensors_are_named),
+        cmocka_unit_test(numbers_that_are_none_are_named),
         cmocka_unit_test(parameters_must_fit_the_tensors),
         cmocka_unit_test(rope_divisors),
         cmocka_unit_test(bad_files),

@@ -2,30 +2,16 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "engine/candidates.h"
-#include "engine/random.h"
 #include "engine/sampler.h"
-
-static uint64_t random_state = 11;
-
-static uint32_t roll(uint32_t n)
-{
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(random_state >> 33) % n;
-}
-
-static float roll_float(float most)
-{
-    return ((float)roll(1 << 20) / (1 << 19) - 1) * most;
-}
+#include "logits.h"
 
 /* All steps off, temperature 1. */
 static sampler_params plain(void)
@@ -78,222 +64,6 @@ static double lead_over(sampler_params p, const float *logits, int n_vocab, cons
     return low;
 }
 
-static void philox_known_answers(void **state)
-{
-    (void)state;
-    const struct {
-        uint32_t counter[4], key[2], out[4];
-    } cases[] = {
-        {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
-        {{~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
-         {0xa4093822, 0x299f31d0},
-         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        uint32_t out[4];
-        random_philox(cases[i].counter, cases[i].key, out);
-        assert_memory_equal(out, cases[i].out, sizeof out);
-    }
-}
-
-static void uniform_depends_on_all_four(void **state)
-{
-    (void)state;
-    double u = random_uniform(1, 2, 3, RANDOM_TOKEN);
-    assert_true(u == random_uniform(1, 2, 3, RANDOM_TOKEN));
-    assert_true(u != random_uniform((uint64_t)1 << 40 | 1, 2, 3, RANDOM_TOKEN));
-    assert_true(u != random_uniform(2, 2, 3, RANDOM_TOKEN));
-    assert_true(u != random_uniform(1, 3, 3, RANDOM_TOKEN));
-    assert_true(u != random_uniform(1, 2, 4, RANDOM_TOKEN));
-    assert_true(u != random_uniform(1, 2, (int64_t)1 << 33 | 3, RANDOM_TOKEN));
-    assert_true(u != random_uniform(1, 2, 3, RANDOM_XTC));
-    double sum = 0;
-    for (int i = 0; i < 10000; i++) {
-        u = random_uniform(9, 0, i, RANDOM_TOKEN);
-        assert_true(u >= 0 && u < 1);
-        sum += u;
-    }
-    assert_true(fabs(sum / 10000 - 0.5) < 0.01);
-}
-
-/* -- candidates ------------------------------------------------------------------------------------------------------------------ */
-
-#define VOCAB 300
-
-/* Descending by logit, NaN last, ties by id: the order that everything rests on. */
-static const float *order_logits;
-
-static int by_order(const void *a, const void *b)
-{
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    float fx = order_logits[x], fy = order_logits[y];
-    if (isnan(fx) != isnan(fy)) return isnan(fx) ? 1 : -1;
-    if (fx > fy || fx < fy) return fx > fy ? -1 : 1;
-    return x < y ? -1 : x > y;
-}
-
-static void sorted(const float *logits, int n, int32_t *ids)
-{
-    for (int i = 0; i < n; i++) ids[i] = i;
-    order_logits = logits;
-    qsort(ids, (size_t)n, sizeof *ids, by_order);
-}
-
-/* Few values, so that ties abound; now and then what no logit should be. */
-static void roll_logits(float *logits, int n, bool odd)
-{
-    const float strange[] = {INFINITY, -INFINITY, NAN, 0.0f, -0.0f};
-    uint32_t kind = roll(3);
-    for (int i = 0; i < n; i++) {
-        logits[i] = kind == 0 ? (float)roll(5) - 2 : roll_float(kind == 1 ? 1 : 12);
-        if (odd && roll(10) == 0) logits[i] = strange[roll(5)];
-    }
-}
-
-static void take_equals_full_sort(void **state)
-{
-    (void)state;
-    candidates c;
-    assert_true(candidates_init(&c, VOCAB));
-    for (int round = 0; round < 300; round++) {
-        float logits[VOCAB];
-        int32_t want[VOCAB];
-        roll_logits(logits, VOCAB, round % 2);
-        sorted(logits, VOCAB, want);
-        int k = round % 7 == 0 ? 0 : (int)roll(VOCAB + 20), n = k == 0 || k > VOCAB ? VOCAB : k;
-        candidates_take(&c, logits, k);
-        assert_int_equal(c.n, n);
-        for (int i = 0; i < n; i++) {
-            assert_int_equal(c.c[i].token, want[i]);
-            assert_memory_equal(&c.c[i].logit, &logits[want[i]], sizeof(float));
-        }
-    }
-    candidates_deinit(&c);
-}
-
-/* Probabilities of the sorted candidates, the slow way. */
-static void probabilities(const float *logits, const int32_t *ids, int n, double *p)
-{
-    double sum = 0;
-    for (int i = 0; i < n; i++) sum += p[i] = exp((double)logits[ids[i]] - logits[ids[0]]);
-    for (int i = 0; i < n; i++) p[i] /= sum;
-}
-
-static void expect_tokens(const candidates *c, const int32_t *want, int n)
-{
-    assert_int_equal(c->n, n);
-    for (int i = 0; i < n; i++) assert_int_equal(c->c[i].token, want[i]);
-}
-
-static int reference_top_p(const double *p, int n, double top_p)
-{
-    double mass = 0;
-    for (int i = 0; i < n; i++) {
-        mass += p[i];
-        if (mass >= top_p) return i + 1;
-    }
-    return n;
-}
-
-static void filters_equal_reference(void **state)
-{
-    (void)state;
-    candidates c;
-    assert_true(candidates_init(&c, VOCAB));
-    for (int round = 0; round < 400; round++) {
-        float logits[VOCAB];
-        int32_t ids[VOCAB];
-        double p[VOCAB];
-        for (int i = 0; i < VOCAB; i++) logits[i] = roll_float(6);
-        sorted(logits, VOCAB, ids);
-        probabilities(logits, ids, VOCAB, p);
-        float x = (float)roll(999) / 1000 + 0.0005f;
-
-        candidates_take(&c, logits, 0);
-        candidates_top_p(&c, x);
-        expect_tokens(&c, ids, reference_top_p(p, VOCAB, x));
-
-        candidates_take(&c, logits, 0);
-        candidates_min_p(&c, x);
-        int n = 0;
-        while (n < VOCAB && p[n] >= x * p[0]) n++;
-        expect_tokens(&c, ids, n);
-
-        candidates_take(&c, logits, 0);
-        candidates_xtc(&c, x / 40);
-        n = 0;
-        while (n < VOCAB && p[n] >= x / 40) n++;
-        int dropped = n >= 2 ? n - 1 : 0;
-        expect_tokens(&c, ids + dropped, VOCAB - dropped);
-    }
-    candidates_deinit(&c);
-}
-
-static double surprise_gap[VOCAB];
-
-static int by_gap(const void *a, const void *b)
-{
-    int x = *(const int *)a, y = *(const int *)b;
-    if (surprise_gap[x] != surprise_gap[y]) return surprise_gap[x] < surprise_gap[y] ? -1 : 1;
-    return x - y;
-}
-
-static void typical_equals_reference(void **state)
-{
-    (void)state;
-    candidates c;
-    assert_true(candidates_init(&c, VOCAB));
-    for (int round = 0; round < 200; round++) {
-        float logits[VOCAB], x = (float)roll(998) / 1000 + 0.0015f;
-        int32_t ids[VOCAB], want[VOCAB];
-        int place[VOCAB], n = 0, kept = 0;
-        double p[VOCAB], entropy = 0, mass = 0;
-        bool keep[VOCAB] = {false};
-        for (int i = 0; i < VOCAB; i++) logits[i] = roll_float(5);
-        sorted(logits, VOCAB, ids);
-        probabilities(logits, ids, VOCAB, p);
-        for (int i = 0; i < VOCAB; i++) entropy -= p[i] * log(p[i]);
-        for (int i = 0; i < VOCAB; i++) {
-            surprise_gap[i] = (float)fabs(-log(p[i]) - entropy);
-            place[i] = i;
-        }
-        qsort(place, VOCAB, sizeof *place, by_gap);
-        while (n < VOCAB && (n == 0 || mass < x)) {
-            mass += p[place[n]];
-            keep[place[n++]] = true;
-        }
-        for (int i = 0; i < VOCAB; i++)
-            if (keep[i]) want[kept++] = ids[i];
-        candidates_take(&c, logits, 0);
-        candidates_typical(&c, x);
-        expect_tokens(&c, want, kept);
-        for (int i = 0; i < kept; i++) assert_true(c.c[i].logit == logits[want[i]]);
-    }
-    candidates_deinit(&c);
-}
-
-static void draw_walks_the_cumulative_sum(void **state)
-{
-    (void)state;
-    candidates c;
-    assert_true(candidates_init(&c, 4));
-    float logits[] = {0, logf(2), logf(4), logf(1)}; /* 1/8 2/8 4/8 1/8, in order: token 2, 1, 0, 3 */
-    const struct {
-        double u;
-        int32_t token;
-    } cases[] = {{0, 2}, {0.49, 2}, {0.51, 1}, {0.74, 1}, {0.76, 0}, {0.87, 0}, {0.88, 3}, {0.999999, 3}};
-    candidates_take(&c, logits, 0);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_int_equal(candidates_draw(&c, 1, cases[i].u), cases[i].token);
-    /* Temperature 0.5 squares the weights: 16, 4, 1, 1 of 22. */
-    assert_int_equal(candidates_draw(&c, 0.5f, 15.9 / 22), 2);
-    assert_int_equal(candidates_draw(&c, 0.5f, 16.1 / 22), 1);
-    assert_int_equal(candidates_draw(&c, 0.5f, 20.1 / 22), 0);
-    assert_int_equal(candidates_draw(&c, 1e-30f, 0.9999), 2);
-    candidates_deinit(&c);
-}
-
 /* Infinities, NaN and rows where nothing is possible: always a token, and a possible one where there is one. */
 static void strange_logits_still_give_a_token(void **state)
 {
@@ -318,8 +88,6 @@ static void strange_logits_still_give_a_token(void **state)
             sampler_free(s);
         }
 }
-
-/* -- penalties ------------------------------------------------------------------------------------------------------------------- */
 
 static void greedy_takes_the_largest(void **state)
 {
@@ -477,8 +245,6 @@ static void history_forgets_the_oldest(void **state)
         sampler_free(s);
     }
 }
-
-/* -- the whole ------------------------------------------------------------------------------------------------------------------- */
 
 static void order_of_steps(void **state)
 {
@@ -729,12 +495,6 @@ static void short_memory_leaks_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(philox_known_answers),
-        cmocka_unit_test(uniform_depends_on_all_four),
-        cmocka_unit_test(take_equals_full_sort),
-        cmocka_unit_test(filters_equal_reference),
-        cmocka_unit_test(typical_equals_reference),
-        cmocka_unit_test(draw_walks_the_cumulative_sum),
         cmocka_unit_test(strange_logits_still_give_a_token),
         cmocka_unit_test(greedy_takes_the_largest),
         cmocka_unit_test(bias_is_added_first),

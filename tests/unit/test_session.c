@@ -7,34 +7,10 @@
 #include "base/utf8.h"
 #include "talk.h"
 
-typedef struct world {
-    threads *team;
-    model *llama, *gemma;
-} world;
-
 static int open_world(void **state)
 {
-    status st = STATUS_INIT;
-    world *w = calloc(1, sizeof *w);
-    if (threads_new(&w->team, 1, &st)) return -1;
-    tiny_config l = tiny_llama(), g = tiny_gemma();
-    w->llama = tiny_load(&l, kernels_get(CPU_AUTO), w->team);
-    w->gemma = tiny_load(&g, kernels_get(CPU_AUTO), w->team);
-    *state = w;
-    return 0;
+    return talk_open_world(state, 1, DTYPE_F32);
 }
-
-static int close_world(void **state)
-{
-    world *w = *state;
-    model_free(w->llama);
-    model_free(w->gemma);
-    threads_free(w->team);
-    free(w);
-    return mem_stats().live != 0;
-}
-
-/* -- scripted answers ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct stage {
     model *m;
@@ -43,7 +19,7 @@ typedef struct stage {
     int32_t first; /* of the script: the prompt */
 } stage;
 
-static void open_stage(stage *g, world *w, const char *script, int context)
+static void open_stage(stage *g, talk_world *w, const char *script, int context)
 {
     tiny_config c = tiny_script(script);
     g->m = tiny_load(&c, kernels_get(CPU_AUTO), w->team);
@@ -173,12 +149,10 @@ static void text_comes_in_whole_characters(void **state)
     close_stage(&g);
 }
 
-/* -- contexts -------------------------------------------------------------------------------------------------------------------- */
-
 /* A token is said as long as the one before it has a place in the context. */
 static void context_ends_the_answer(void **state)
 {
-    world *w = *state;
+    talk_world *w = *state;
     enum { CONTEXT = 40 };
     int32_t ids[CONTEXT + 1];
     tiny_ids(ids, CONTEXT + 1, 8);
@@ -205,7 +179,7 @@ static void context_ends_the_answer(void **state)
     engine_free(e);
 }
 
-static void check_window(world *w, const model *m, int64_t keep, int64_t kept)
+static void check_window(talk_world *w, const model *m, int64_t keep, int64_t kept)
 {
     enum { CONTEXT = 40, PROMPT = 30 };
     int32_t ids[PROMPT];
@@ -250,7 +224,7 @@ static void check_window(world *w, const model *m, int64_t keep, int64_t kept)
 
 static void window_keeps_the_beginning_and_the_newest(void **state)
 {
-    world *w = *state;
+    talk_world *w = *state;
     check_window(w, w->llama, -1, 10);
     check_window(w, w->llama, 0, 0);
     check_window(w, w->llama, 7, 7);
@@ -260,7 +234,7 @@ static void window_keeps_the_beginning_and_the_newest(void **state)
 
 static void window_of_the_smallest_contexts(void **state)
 {
-    world *w = *state;
+    talk_world *w = *state;
     int32_t ids[] = {5, 6, 7};
     for (int context = 1; context <= 3; context++) {
         engine *e = talk_engine(w->llama, w->team, (engine_config){.context = context});
@@ -277,9 +251,7 @@ static void window_of_the_smallest_contexts(void **state)
     }
 }
 
-/* -- prefixes -------------------------------------------------------------------------------------------------------------------- */
-
-static void check_reuse(world *w, const model *m, bool windowed)
+static void check_reuse(talk_world *w, const model *m, bool windowed)
 {
     int32_t ids[90];
     tiny_ids(ids, 90, 12);
@@ -324,16 +296,14 @@ static void check_reuse(world *w, const model *m, bool windowed)
 
 static void prefix_is_reused(void **state)
 {
-    world *w = *state;
+    talk_world *w = *state;
     check_reuse(w, w->llama, false);
     check_reuse(w, w->gemma, true);
 }
 
-/* -- the rest -------------------------------------------------------------------------------------------------------------------- */
-
 static void logprobs_are_the_models(void **state)
 {
-    world *w = *state;
+    talk_world *w = *state;
     int32_t ids[10];
     tiny_ids(ids, 10, 13);
     engine *e = talk_engine(w->llama, w->team, (engine_config){.context = 64});
@@ -365,7 +335,7 @@ static void logprobs_are_the_models(void **state)
 
 static void bad_starts(void **state)
 {
-    world *w = *state;
+    talk_world *w = *state;
     int32_t ids[] = {1, 2, 3}, low[] = {1, -1}, high[] = {1, 2, TINY_VOCAB};
     engine *e = talk_engine(w->llama, w->team, (engine_config){.context = 64});
     talk k;
@@ -396,7 +366,7 @@ static void bad_starts(void **state)
 
 static void callbacks_may_be_absent(void **state)
 {
-    world *w = *state;
+    talk_world *w = *state;
     int32_t ids[] = {1, 2, 3};
     engine *e = talk_engine(w->llama, w->team, (engine_config){.context = 64});
     talk k;
@@ -415,7 +385,7 @@ static void callbacks_may_be_absent(void **state)
 
 static void cancel_inside_the_callback(void **state)
 {
-    world *w = *state;
+    talk_world *w = *state;
     int32_t ids[] = {1, 2, 3};
     engine *e = talk_engine(w->llama, w->team, (engine_config){.context = 64, .n_sessions = 2});
     talk a, b;
@@ -445,7 +415,7 @@ static void cancel_inside_the_callback(void **state)
 
 static void short_memory_leaks_nothing(void **state)
 {
-    world *w = *state;
+    talk_world *w = *state;
     int32_t ids[] = {1, 2, 3};
     engine *e = talk_engine(w->llama, w->team, (engine_config){.context = 64, .n_sessions = 3});
     generate_params p = talk_params(3);
@@ -516,5 +486,5 @@ int main(void)
         cmocka_unit_test(cancel_inside_the_callback),
         cmocka_unit_test(short_memory_leaks_nothing),
     };
-    return cmocka_run_group_tests(tests, open_world, close_world);
+    return cmocka_run_group_tests(tests, open_world, talk_close_world);
 }

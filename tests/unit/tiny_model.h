@@ -13,13 +13,7 @@
 
 #include "base/strbuf.h"
 #include "model/model.h"
-
-/* Builds that are ten times slower look at fewer cases. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED true
-#else
-#define SANITIZED false
-#endif
+#include "sanitized.h"
 
 #define TINY_END 256
 #define TINY_AB 257
