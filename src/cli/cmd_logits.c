@@ -60,6 +60,7 @@ static int score_to(runtime *r, const int32_t *ids, size_t n, int chunk, sink *k
     k->file = &file;
     interrupt_catch();
     int rc = score(r, ids, n, chunk, k, st);
+    k->file = NULL;
     if (rc) {
         status ignored = STATUS_INIT;
         new_file_close(&file, false, &ignored);

@@ -35,8 +35,8 @@ static int make_cache(engine *e, const engine_config *c, status *st)
     uint64_t capacity = kv_cache_capacity_tokens(e->cache);
     if (capacity < (uint64_t)wanted && c->context)
         return status_set(st, ST_LIMIT, STATUS_NO_POS,
-                          "a context of %d tokens doesn't fit in %llu bytes of cache, which hold %llu tokens; lower the "
-                          "context or give the cache more memory",
+                          "a context of %d tokens doesn't fit in %llu bytes of cache, which hold %llu tokens; lower "
+                          "the context or give the cache more memory",
                           wanted, (unsigned long long)k.memory_bytes, (unsigned long long)capacity);
     e->context = capacity < (uint64_t)wanted ? (int)capacity : wanted;
     return ST_OK;

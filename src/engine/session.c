@@ -92,8 +92,8 @@ int session_start(session *s, const int32_t *ids, size_t n, const generate_param
     if (n == 0) return status_set(st, ST_ARG, STATUS_NO_POS, "the prompt is empty; give at least one token");
     if (n > (size_t)s->e->context)
         return status_set(st, ST_LIMIT, STATUS_NO_POS,
-                          "the prompt has %zu tokens, but the context holds %d; shorten the prompt or raise the context "
-                          "(the model was trained for %d)",
+                          "the prompt has %zu tokens, but the context holds %d; shorten the prompt or raise the "
+                          "context (the model was trained for %d)",
                           n, s->e->context, s->e->model->params.context_length);
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= s->e->model->params.n_vocab)
