@@ -203,7 +203,7 @@ static int compare_rates(const void *a, const void *b)
 
 static int run_reps(bench_state *b, bench_result *out, int reps, status *st)
 {
-    double rates[BENCH_MAX_REPS];
+    double rates[BENCH_MAX_REPS] = {0};
     for (int i = -1; i < reps; i++) { /* run -1 warms up */
         hash_free(b->hash);
         b->hash = NULL;

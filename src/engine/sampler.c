@@ -244,6 +244,7 @@ int sampler_logprobs(sampler *s, const float *logits, int32_t token, float *chos
 {
     double most = logits[largest(logits, s->n_vocab)], sum = 0;
     for (int i = 0; i < s->n_vocab; i++) sum += exp(logits[i] - most);
+    /* cppcheck-suppress invalidFunctionArg ; the sum holds the largest logit's e^0 = 1 */
     double lse = most + log(sum);
     *chosen = (float)(logits[token] - lse);
     if (n > s->n_vocab) n = s->n_vocab;
