@@ -132,8 +132,7 @@ static double time_layer(const context *c, const kernels *ks, threads *team, int
             attn_plan_build(p, threads_count(team), split);
             for (int layer = 0; layer < c->n_layers; layer++) {
                 size_t at = (size_t)layer * c->layer_bytes;
-                attn_layer l = {ks->attend_f16,           at, at + (size_t)c->s.n_kv_heads * head, head, head,
-                                1 / sqrtf((float)c->s.d), 0};
+                attn_layer l = {ks->attend_f16, at, at + head, 2 * head, 2 * head, 1 / sqrtf((float)c->s.d), 0};
                 attn_run(p, team, &l, q, out);
             }
         }

@@ -194,15 +194,12 @@ size_t kv_k_offset(const kv_cache *c, int group, int layer, int head)
 {
     const cache_group *g = group_of(c, group);
     assert(layer >= 0 && layer < g->group.n_layers && head >= 0 && head < g->group.layout.n_kv_heads);
-    return (size_t)layer * g->layer_bytes + (size_t)head * g->k_head_bytes;
+    return (size_t)layer * g->layer_bytes + (size_t)head * (g->k_head_bytes + g->v_head_bytes);
 }
 
 size_t kv_v_offset(const kv_cache *c, int group, int layer, int head)
 {
-    const cache_group *g = group_of(c, group);
-    assert(head >= 0 && head < g->group.layout.n_kv_heads);
-    return kv_k_offset(c, group, layer, 0) + (size_t)g->group.layout.n_kv_heads * g->k_head_bytes +
-           (size_t)head * g->v_head_bytes;
+    return kv_k_offset(c, group, layer, head) + group_of(c, group)->k_head_bytes;
 }
 
 int kv_cache_audit(const kv_cache *c, status *st)

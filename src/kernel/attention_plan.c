@@ -1,6 +1,7 @@
 #include "kernel/attention_plan.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -188,12 +189,15 @@ static bool add_parts(attn_plan *p, int tile, int head_block, int n_parts)
     const plan_tile *t = &p->tiles[tile];
     int rows = t->n_rows * plan_heads(p, head_block).n;
     if (t->n_chunks > (p->max_slots - p->n_slots) / rows) return false;
-    p->joins[p->n_joins++] = (plan_join){tile, head_block, p->n_slots};
+    plan_join *join = &p->joins[p->n_joins];
+    *join = (plan_join){tile, head_block, p->n_slots, n_parts, 0};
+    atomic_store_explicit(&join->n_left, n_parts, memory_order_relaxed);
     for (int i = 0; i < n_parts; i++) {
         int begin = (int)((int64_t)t->n_chunks * i / n_parts), end = (int)((int64_t)t->n_chunks * (i + 1) / n_parts);
         p->items[p->n_items++] =
-            (plan_item){tile, head_block, t->first_chunk + begin, end - begin, p->n_slots + begin * rows};
+            (plan_item){tile, head_block, t->first_chunk + begin, end - begin, p->n_slots + begin * rows, p->n_joins};
     }
+    p->n_joins++;
     p->n_slots += t->n_chunks * rows;
     return true;
 }
@@ -212,7 +216,7 @@ void attn_plan_build(attn_plan *p, int n_workers, bool split)
             const plan_tile *t = &p->tiles[i];
             int n_parts = (int)least((t->cost + most - 1) / most, t->n_chunks);
             if (split && n_workers > 1 && n_parts > 1 && add_parts(p, i, b, n_parts)) continue;
-            p->items[p->n_items++] = (plan_item){i, b, t->first_chunk, t->n_chunks, -1};
+            p->items[p->n_items++] = (plan_item){i, b, t->first_chunk, t->n_chunks, -1, -1};
         }
     }
 }

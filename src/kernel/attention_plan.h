@@ -5,7 +5,7 @@
  *      item     (tile, heads of one KV head, run of chunks): one worker's unit
  *                 whole: all chunks of the tile, merged on the way into the output, normalized
  *                 part:  some chunks, each partial into a slot of its own
- *      join     (tile, heads): the slots of its parts, merged in ascending order into the output
+ *      join     (tile, heads): the slots of its parts, merged in ascending order into the output by whoever ends the last part
  *
  * L1 Items and joins of one plan write disjoint outputs and slots.
  */
@@ -34,10 +34,12 @@ typedef struct plan_item {
     int tile, head_block;
     int first_chunk, n_chunks;
     int slot; /* of its first row and chunk; -1 = whole */
+    int join; /* of a part */
 } plan_item;
 
 typedef struct plan_join {
-    int tile, head_block, slot;
+    int tile, head_block, slot, n_parts;
+    _Atomic int n_left; /* parts not yet done in this run; n_parts between runs */
 } plan_join;
 
 struct attn_plan {

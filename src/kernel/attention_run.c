@@ -1,5 +1,6 @@
 #include <assert.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "kernel/attention_plan.h"
@@ -130,6 +131,20 @@ static void run_part(unit *u)
     }
 }
 
+/* Merges in one order, whoever does it. */
+static void run_join(const attn_plan *p, const plan_join *join, const tile_io *io)
+{
+    for (int i = 0; i < io->n; i++) {
+        float m = -INFINITY, l = 0;
+        for (int c = 0; c < io->tile->n_chunks; c++) {
+            size_t slot = (size_t)(join->slot + c * io->n + i);
+            const float *o = p->slot_o + slot * (size_t)p->shape.d_v;
+            p->ks->merge(io->out[i], &m, &l, o, p->slot_m[slot], p->slot_l[slot], p->shape.d_v);
+        }
+        normalize(p, io->out[i], l);
+    }
+}
+
 static void run_item(const attn_job *j, const plan_item *item, const plan_item *expected, bool announced,
                      float *scratch)
 {
@@ -151,23 +166,16 @@ static void run_item(const attn_job *j, const plan_item *item, const plan_item *
         .rows = u.io.rows,
         .scratch = scores,
     };
-    if (item->slot < 0) run_whole(&u, scores + (size_t)ATTEND_ROWS * ATTN_CHUNK);
-    else run_part(&u);
-}
-
-static void run_join(const attn_job *j, const plan_join *join)
-{
-    const attn_plan *p = j->p;
-    tile_io io = open_tile(j, join->tile, join->head_block);
-    for (int i = 0; i < io.n; i++) {
-        float m = -INFINITY, l = 0;
-        for (int c = 0; c < io.tile->n_chunks; c++) {
-            size_t slot = (size_t)(join->slot + c * io.n + i);
-            const float *o = p->slot_o + slot * (size_t)p->shape.d_v;
-            p->ks->merge(io.out[i], &m, &l, o, p->slot_m[slot], p->slot_l[slot], p->shape.d_v);
-        }
-        normalize(p, io.out[i], l);
+    if (item->slot < 0) {
+        run_whole(&u, scores + (size_t)ATTEND_ROWS * ATTN_CHUNK);
+        return;
     }
+    run_part(&u);
+    plan_join *join = &p->joins[item->join];
+    if (atomic_fetch_sub_explicit(&join->n_left, 1, memory_order_acq_rel) > 1) return;
+    run_join(p, join, &u.io);
+    atomic_store_explicit(&join->n_left, join->n_parts,
+                          memory_order_relaxed); /* the next run begins behind a barrier */
 }
 
 /* Workers take items in turn, so that a worker's next is most likely as many items on as there are workers. */
@@ -184,18 +192,10 @@ static void run_items(void *arg, int begin, int end, int worker)
     }
 }
 
-static void run_joins(void *arg, int begin, int end, int worker)
-{
-    const attn_job *j = arg;
-    (void)worker;
-    for (int i = begin; i < end; i++) run_join(j, &j->p->joins[i]);
-}
-
 void attn_run(attn_plan *p, threads *team, const attn_layer *layer, const float *q, float *out)
 {
     attn_job job = {.p = p, .layer = layer, .q = q, .out = out, .n_workers = threads_count(team)};
     assert(job.n_workers <= p->max_workers);
     for (int i = 0; i < job.n_workers; i++) job.expected[i] = -1;
     if (p->n_items) threads_run(team, run_items, &job, p->n_items, 1);
-    if (p->n_joins) threads_run(team, run_joins, &job, p->n_joins, 1);
 }

@@ -33,6 +33,8 @@ void kernels_fill_avx512(kernels *k)
 {
     k->name = "avx512";
     product_fill_avx512(k);
+    vector_fill_avx512(k);
+    attend_fill_avx512(k);
 }
 
 static bool cpu_has_avx2(void)

@@ -1,5 +1,5 @@
 /* attention_store.h - for tests (included after cmocka.h): one sequence's K and V in blocks whose unused memory is
- * NaN, and its query rows; attention over it by a plan, and by its definition.
+ * NaN, and its query rows; attention over it by a plan.
  *
  *      block: layer 0 (NaN) | layer 1: head 0: K, V | head 1: K, V | ...        blocks lie in memory in reverse order
  */
@@ -32,6 +32,22 @@ typedef struct setup {
     uint64_t cuts;     /* spans are cut at random places drawn from this; 0 = only where blocks end */
     uint64_t identity; /* what the random q, K and V are drawn from */
 } setup;
+
+/* What most tests vary. */
+static const setup base_setup = {
+    .n_heads = 6,
+    .n_kv_heads = 2,
+    .d_k = 64,
+    .d_v = 64,
+    .n_ctx = 300,
+    .n_rows = 9,
+    .block_tokens = 16,
+    .draft_row = -1,
+    .identity = 1,
+};
+
+static const cpu_level levels[] = {CPU_SCALAR, CPU_AVX2, CPU_AVX512};
+#define N_LEVELS ((int)(sizeof levels / sizeof levels[0]))
 
 /* The sequence in memory: layer 1 of 2 of each block holds it, all else is NaN. */
 typedef struct store {
@@ -226,40 +242,9 @@ static float *run_one(const kernels *ks, store *t, int workers, bool split)
     return out;
 }
 
-static float *run_setup(const kernels *ks, const setup *s, int workers, bool split)
+static void assert_same_bits(const float *a, const float *b, size_t n)
 {
-    store *t = make_store(s);
-    float *out = run_one(ks, t, workers, split);
-    free_store(t);
-    return out;
-}
-
-/* Attention of one head of row r by its definition. */
-static void reference(const store *t, int r, int head, double *out)
-{
-    const setup *s = &t->s;
-    int kv = head / (s->n_heads / s->n_kv_heads);
-    double *w = calloc((size_t)s->n_ctx + 1, sizeof *w), top = -INFINITY, sum = 0;
-    const float *q = t->q + ((int64_t)r * s->n_heads + head) * s->d_k;
-    for (int i = 0; i < s->n_ctx; i++) {
-        const float *k = t->k + ((int64_t)i * s->n_kv_heads + kv) * s->d_k;
-        w[i] = -INFINITY;
-        if (!attn_row_sees(&t->rows[r], i)) continue;
-        double dot = 0;
-        for (int d = 0; d < s->d_k; d++) dot += (double)q[d] * k[d];
-        w[i] = dot / sqrt(s->d_k);
-        if (s->softcap > 0) w[i] = s->softcap * tanh(w[i] / s->softcap);
-        top = fmax(top, w[i]);
-    }
-    memset(out, 0, (size_t)s->d_v * sizeof *out);
-    for (int i = 0; i < s->n_ctx; i++) {
-        if (w[i] == -INFINITY) continue;
-        double p = exp(w[i] - top);
-        sum += p;
-        for (int d = 0; d < s->d_v; d++) out[d] += p * t->v[((int64_t)i * s->n_kv_heads + kv) * s->d_v + d];
-    }
-    for (int d = 0; d < s->d_v && sum > 0; d++) out[d] /= sum;
-    free(w);
+    assert_memory_equal(a, b, n * sizeof *a);
 }
 
 #endif

@@ -298,10 +298,12 @@ static void test_offsets_tile_a_block(void **state)
         const kv_group *group = kv_cache_group(c, g);
         size_t at = 0;
         for (int layer = 0; layer < group->n_layers; layer++) {
-            for (int head = 0; head < group->layout.n_kv_heads; head++, at += (size_t)group->layout.d_k * 16 * 2)
+            for (int head = 0; head < group->layout.n_kv_heads; head++) {
                 assert_int_equal(kv_k_offset(c, g, layer, head), at);
-            for (int head = 0; head < group->layout.n_kv_heads; head++, at += (size_t)group->layout.d_v * 16 * 2)
+                at += (size_t)group->layout.d_k * 16 * 2;
                 assert_int_equal(kv_v_offset(c, g, layer, head), at);
+                at += (size_t)group->layout.d_v * 16 * 2;
+            }
         }
         assert_int_equal(at, pool_block_bytes(kv_cache_pool(c, g)));
         assert_int_equal(group->layers[0], GROUPS[g].layers[0]);

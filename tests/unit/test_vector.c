@@ -16,7 +16,7 @@
 #define MAX_N 70
 #define GUARD 1234.5f
 
-static const cpu_level levels[] = {CPU_SCALAR, CPU_AVX2};
+static const cpu_level levels[] = {CPU_SCALAR, CPU_AVX2, CPU_AVX512};
 #define N_LEVELS ((int)(sizeof levels / sizeof levels[0]))
 
 static uint64_t seed = 1;

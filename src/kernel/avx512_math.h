@@ -1,0 +1,57 @@
+/* avx512_math.h - sixteen exponentials and hyperbolic tangents, for the AVX-512 files alone.
+ *
+ * M1 A lane has the bits that avx2_math.h gives it.
+ */
+#ifndef KVASIR_KERNEL_AVX512_MATH_H
+#define KVASIR_KERNEL_AVX512_MATH_H
+
+#include "kernel/avx2_math.h"
+
+static inline __m512 exp16(__m512 x)
+{
+    const __m512 low = _mm512_set1_ps(-86.6f), high = _mm512_set1_ps(88.7f);
+    __m512 c = _mm512_max_ps(low, _mm512_min_ps(high, x));
+    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(c, _mm512_set1_ps(0x1.715476p+0f)),
+                                    _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0x1.62e4p-1f), c);
+    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0x1.7f7d1cp-20f), r);
+    __m512 p = _mm512_set1_ps(0.001381453825160861f);
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.00836874544620514f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.04166838899254799f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.1666652113199234f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.4999999403953552f));
+    p = _mm512_fmadd_ps(_mm512_mul_ps(p, r), r, r);
+    p = _mm512_scalef_ps(_mm512_add_ps(p, _mm512_set1_ps(1.0f)), n);
+    p = _mm512_mask_mov_ps(p, _mm512_cmp_ps_mask(x, high, _CMP_GT_OQ), _mm512_set1_ps(__builtin_inff()));
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, low, _CMP_NLT_UQ), p);
+}
+
+static inline __m512 tanh16(__m512 x)
+{
+    const __m512 one = _mm512_set1_ps(1.0f);
+    __m512 a = _mm512_abs_ps(x);
+    __m512 e = exp16(_mm512_add_ps(a, a));
+    __m512 large = _mm512_sub_ps(one, _mm512_div_ps(_mm512_set1_ps(2.0f), _mm512_add_ps(e, one)));
+    __m512 x2 = _mm512_mul_ps(a, a);
+    __m512 p = _mm512_set1_ps(-0.005704990588128567f);
+    p = _mm512_fmadd_ps(p, x2, _mm512_set1_ps(0.02063908986747265f));
+    p = _mm512_fmadd_ps(p, x2, _mm512_set1_ps(-0.05373971536755562f));
+    p = _mm512_fmadd_ps(p, x2, _mm512_set1_ps(0.13331441581249237f));
+    p = _mm512_fmadd_ps(p, x2, _mm512_set1_ps(-0.3333328068256378f));
+    __m512 small = _mm512_fmadd_ps(_mm512_mul_ps(p, x2), a, a);
+    __m512 t = _mm512_mask_mov_ps(small, _mm512_cmp_ps_mask(a, _mm512_set1_ps(0.625f), _CMP_GT_OQ), large);
+    return _mm512_or_ps(t, _mm512_and_ps(_mm512_set1_ps(-0.0f), x));
+}
+
+/* cap * tanh(x / cap) */
+static inline __m512 softcap16(__m512 x, __m512 cap)
+{
+    return _mm512_mul_ps(cap, tanh16(_mm512_div_ps(x, cap)));
+}
+
+static inline __mmask16 first_lanes16(int n)
+{
+    return (__mmask16)((1u << n) - 1);
+}
+
+#endif

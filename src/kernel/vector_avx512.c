@@ -1,0 +1,94 @@
+/* The same arithmetic as vector_avx2.c, lane by lane: the bits are the same. */
+#include <math.h>
+
+#include "kernel/fill.h"
+
+#if defined(__x86_64__)
+
+#include "kernel/avx512_math.h"
+
+/* Sixteen elements from i on, zeros behind the n-th. */
+static inline __m512 load_at(const float *x, int64_t i, int64_t n)
+{
+    return n - i >= 16 ? _mm512_loadu_ps(x + i) : _mm512_maskz_loadu_ps(first_lanes16((int)(n - i)), x + i);
+}
+
+static inline void store_at(float *x, int64_t i, int64_t n, __m512 v)
+{
+    if (n - i >= 16) _mm512_storeu_ps(x + i, v);
+    else _mm512_mask_storeu_ps(x + i, first_lanes16((int)(n - i)), v);
+}
+
+/* Lanes 8h + j of accumulator a sum elements 32i + 16a + 8h + j: four accumulators of eight, and their tree. */
+static float sum_of_squares(const float *x, int64_t n)
+{
+    __m512 s[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+    for (int64_t i = 0; i < n; i += 32) {
+        for (int64_t a = 0; a < 2 && i + 16 * a < n; a++) {
+            __m512 v = load_at(x, i + 16 * a, n);
+            s[a] = _mm512_fmadd_ps(v, v, s[a]);
+        }
+    }
+    __m256 lo = _mm256_add_ps(_mm512_castps512_ps256(s[0]), _mm512_extractf32x8_ps(s[0], 1));
+    return sum8(_mm256_add_ps(lo, _mm256_add_ps(_mm512_castps512_ps256(s[1]), _mm512_extractf32x8_ps(s[1], 1))));
+}
+
+static void rms_norm(const float *x, const float *weight, float eps, int64_t n, float *out)
+{
+    __m512 inverse = _mm512_set1_ps(1.0f / sqrtf(sum_of_squares(x, n) / (float)n + eps));
+    for (int64_t i = 0; i < n; i += 16)
+        store_at(out, i, n, _mm512_mul_ps(_mm512_mul_ps(load_at(x, i, n), inverse), load_at(weight, i, n)));
+}
+
+static void add(const float *x, const float *y, int64_t n, float *out)
+{
+    for (int64_t i = 0; i < n; i += 16) store_at(out, i, n, _mm512_add_ps(load_at(x, i, n), load_at(y, i, n)));
+}
+
+static void scale(const float *x, float by, int64_t n, float *out)
+{
+    __m512 b = _mm512_set1_ps(by);
+    for (int64_t i = 0; i < n; i += 16) store_at(out, i, n, _mm512_mul_ps(load_at(x, i, n), b));
+}
+
+/* x / (1 + e^minus_z) */
+static inline __m512 gate16(__m512 x, __m512 minus_z)
+{
+    return _mm512_div_ps(x, _mm512_add_ps(_mm512_set1_ps(1.0f), exp16(minus_z)));
+}
+
+static void silu_mul(const float *gate, const float *up, int64_t n, float *out)
+{
+    for (int64_t i = 0; i < n; i += 16) {
+        __m512 x = load_at(gate, i, n), y = gate16(x, _mm512_xor_ps(x, _mm512_set1_ps(-0.0f)));
+        store_at(out, i, n, _mm512_mul_ps(y, load_at(up, i, n)));
+    }
+}
+
+/* gelu_tanh(x) = x / (1 + e^(-2u)), u = sqrt(2 / pi) (x + 0.044715 x^3) */
+static void gelu_mul(const float *gate, const float *up, int64_t n, float *out)
+{
+    for (int64_t i = 0; i < n; i += 16) {
+        __m512 x = load_at(gate, i, n);
+        __m512 u = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_mul_ps(x, x), x), _mm512_set1_ps(0.044715f), x);
+        __m512 y = gate16(x, _mm512_mul_ps(u, _mm512_set1_ps(-1.5957691216057308f)));
+        store_at(out, i, n, _mm512_mul_ps(y, load_at(up, i, n)));
+    }
+}
+
+static void softcap(const float *x, float cap, int64_t n, float *out)
+{
+    for (int64_t i = 0; i < n; i += 16) store_at(out, i, n, softcap16(load_at(x, i, n), _mm512_set1_ps(cap)));
+}
+
+void vector_fill_avx512(kernels *k)
+{
+    k->rms_norm = rms_norm;
+    k->add = add;
+    k->scale = scale;
+    k->silu_mul = silu_mul;
+    k->gelu_mul = gelu_mul;
+    k->softcap = softcap;
+}
+
+#endif
