@@ -71,7 +71,9 @@ static double seconds_of(run_set *r, const options *o, int n, double *best)
         double start = clock_seconds(), now;
         do {
             product p = {&r->copies[r->next], NULL, r->y, o->rows};
-            product_run(r->ks, r->team, &r->scratch, o->exact, r->x, o->k, n, &p, 1);
+            product_call c = {
+                .x = r->x, .x_stride = o->k, .n = n, .products = &p, .n_products = 1, .exact = o->exact};
+            product_run(r->ks, r->team, &r->scratch, &c);
             r->next = (r->next + 1) % r->n_copies;
             calls++;
             now = clock_seconds();

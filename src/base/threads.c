@@ -14,6 +14,13 @@
 #include "base/mem.h"
 
 #define SPINS 4000 /* some tens of microseconds: longer than the gaps between the products of one layer */
+#define RANGES 4
+#define LINE 64
+#define LINES_A_STEP 8 /* asked for between two looks at whether the wait is over */
+
+typedef struct range {
+    const char *at, *end;
+} range;
 
 typedef struct worker {
     threads *team;
@@ -22,18 +29,25 @@ typedef struct worker {
     pthread_t thread;
 } worker;
 
+/* A worker's ranges of two rounds: those of the round at hand, and those being told for the next. */
+typedef struct reads {
+    _Alignas(LINE) range ranges[2][RANGES];
+    int n[2];
+} reads;
+
 struct threads {
-    /* Written by the caller before a round opens, read by workers after it opened. */
-    threads_fn *fn;
-    void *arg;
+    /* The round at hand, in one cache line: a worker that sees the new number has all of it. */
+    _Alignas(LINE) _Atomic uint32_t round; /* futex: grows by one per run */
     int n_units, grain;
     bool quit;
+    threads_fn *fn;
+    void *arg;
+    _Alignas(LINE) _Atomic int next;   /* first unclaimed unit */
+    _Alignas(LINE) _Atomic int n_busy; /* workers that have not finished this round */
+    _Alignas(LINE) _Atomic uint32_t n_parked;
     int n; /* workers, the caller included */
     worker *workers[THREADS_MAX];
-    _Alignas(64) _Atomic uint32_t round; /* futex: grows by one per run */
-    _Atomic uint32_t n_parked;
-    _Alignas(64) _Atomic int next;    /* first unclaimed unit */
-    _Alignas(64) _Atomic int n_busy;  /* workers that have not finished this round */
+    reads reads[THREADS_MAX];
 };
 
 static inline void relax(void)
@@ -57,24 +71,44 @@ static void futex_wake_all(_Atomic uint32_t *word)
 
 static void work(threads *t, int index)
 {
-    for (;;) {
-        int begin = atomic_fetch_add_explicit(&t->next, t->grain, memory_order_relaxed);
-        if (begin >= t->n_units) return;
-        int end = t->n_units - begin > t->grain ? begin + t->grain : t->n_units;
-        t->fn(t->arg, begin, end, index);
+    int n_units = t->n_units, grain = t->grain, n_first = t->n * grain;
+    for (int begin = index * grain; begin < n_units;) {
+        t->fn(t->arg, begin, n_units - begin > grain ? begin + grain : n_units, index);
+        if (n_units <= n_first) return;
+        begin = atomic_fetch_add_explicit(&t->next, grain, memory_order_relaxed);
     }
 }
 
-static uint32_t wait_for_round(threads *t, uint32_t seen)
+/* Asks for some lines of the worker's ranges; false when all have been. */
+static bool read_ahead(reads *r, uint32_t round)
 {
-    for (int i = 0; i < SPINS; i++) {
-        uint32_t now = atomic_load_explicit(&t->round, memory_order_acquire);
-        if (now != seen) return now;
+    int slot = round & 1;
+    while (r->n[slot]) {
+        range *next = &r->ranges[slot][r->n[slot] - 1];
+        for (int i = 0; i < LINES_A_STEP && next->at < next->end; i++, next->at += LINE)
+            __builtin_prefetch(next->at, 0, 2);
+        if (next->at < next->end) return true;
+        r->n[slot]--;
+    }
+    return false;
+}
+
+static uint32_t wait_for_round(threads *t, int index, uint32_t seen)
+{
+    uint32_t now;
+    reads *ahead = &t->reads[index];
+    for (int i = 0; i < SPINS;) {
+        now = atomic_load_explicit(&t->round, memory_order_acquire);
+        if (now != seen) {
+            ahead->n[seen & 1] = 0;
+            return now;
+        }
+        if (read_ahead(ahead, seen)) continue;
         relax();
+        i++;
     }
     /* seq_cst on both sides: either the caller sees n_parked, or this load sees the new round. */
     atomic_fetch_add(&t->n_parked, 1);
-    uint32_t now;
     while ((now = atomic_load(&t->round)) == seen) futex_wait(&t->round, seen);
     atomic_fetch_sub(&t->n_parked, 1);
     return now;
@@ -86,7 +120,7 @@ static void *worker_main(void *p)
     threads *t = w->team;
     uint32_t seen = w->start;
     for (;;) {
-        seen = wait_for_round(t, seen);
+        seen = wait_for_round(t, w->index, seen);
         if (t->quit) return NULL;
         work(t, w->index);
         atomic_fetch_sub_explicit(&t->n_busy, 1, memory_order_release);
@@ -111,6 +145,21 @@ static void stop_workers(threads *t)
     t->n = 1;
 }
 
+/* T4. A worker that can't be pinned, or of a team of another size, runs where it may. */
+static void pin_workers(const threads *t)
+{
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed)) return;
+    bool pins = CPU_COUNT(&allowed) == t->n;
+    for (int i = 0, cpu = 0; i < t->n; i++, cpu++) {
+        while (pins && !CPU_ISSET(cpu, &allowed)) cpu++;
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        if (i) pthread_setaffinity_np(t->workers[i]->thread, sizeof one, pins ? &one : &allowed);
+    }
+}
+
 static int start_workers(threads *t, int n, status *st)
 {
     for (int i = t->n; i < n; i++) {
@@ -126,6 +175,7 @@ static int start_workers(threads *t, int n, status *st)
         t->workers[i] = w;
         t->n = i + 1;
     }
+    pin_workers(t);
     return ST_OK;
 }
 
@@ -168,9 +218,28 @@ int threads_count(const threads *t)
     return t->n;
 }
 
+void threads_read_next(threads *t, int index, const void *p, size_t n_bytes)
+{
+    assert(index >= 0 && index < t->n);
+    reads *r = &t->reads[index];
+    int slot = (atomic_load_explicit(&t->round, memory_order_relaxed) + 1) & 1;
+    if (r->n[slot] < RANGES) r->ranges[slot][r->n[slot]++] = (range){p, (const char *)p + n_bytes};
+}
+
+static void wait_for_workers(threads *t, uint32_t round)
+{
+    int spins = 0;
+    while (atomic_load_explicit(&t->n_busy, memory_order_acquire)) {
+        if (read_ahead(&t->reads[0], round)) continue;
+        if (spins++ < SPINS) relax();
+        else sched_yield(); /* more workers than processors: let the late one run */
+    }
+    t->reads[0].n[round & 1] = 0;
+}
+
 void threads_run(threads *t, threads_fn *fn, void *arg, int n_units, int grain)
 {
-    assert(grain >= 1);
+    assert(grain >= 1 && grain <= INT_MAX / (2 * THREADS_MAX) && n_units >= 0);
     if (n_units <= grain) {
         if (n_units > 0) fn(arg, 0, n_units, 0);
         return;
@@ -179,14 +248,11 @@ void threads_run(threads *t, threads_fn *fn, void *arg, int n_units, int grain)
     t->arg = arg;
     t->n_units = n_units;
     t->grain = grain;
-    atomic_store_explicit(&t->next, 0, memory_order_relaxed);
+    atomic_store_explicit(&t->next, t->n * grain, memory_order_relaxed);
     atomic_store_explicit(&t->n_busy, t->n - 1, memory_order_relaxed);
     if (t->n > 1) open_round(t);
     work(t, 0);
-    for (int spins = 0; atomic_load_explicit(&t->n_busy, memory_order_acquire); spins++) {
-        if (spins < SPINS) relax();
-        else sched_yield(); /* more workers than processors: let the late one run */
-    }
+    wait_for_workers(t, atomic_load_explicit(&t->round, memory_order_relaxed));
 }
 
 int threads_available(void)

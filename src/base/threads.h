@@ -3,18 +3,22 @@
  * Owns: n - 1 threads; the caller of threads_run is worker 0.
  *
  *      threads_run(t, fn, arg, 100, 4)
- *          worker 0: [0..4) [8..12) ...      each worker claims the next run of `grain` units
- *          worker 1: [4..8) [12..16) ...     until none is left; the call returns when all are done
+ *          worker 0: [0..4) [8..12) ...      each worker begins with a run of `grain` units of its own, then claims
+ *          worker 1: [4..8) [12..16) ...     the next until none is left; the call returns when all are done
  *
- * T1 Which worker runs a unit is not determined; fn must give the same result whoever runs it (units write disjoint
- *    outputs).
+ * T1 fn must give the same result whoever runs a unit (units write disjoint outputs): only a worker's first run of units
+ *    is determined.
  * T2 Between runs workers spin for a short while, then park on a futex: idle costs nothing.
  * T3 threads_run is a full barrier: what was written before it is seen inside, what was written inside is seen after
  *    it.
+ * T4 A team as large as the set of processors that the process may use is pinned, one worker to each, the caller apart:
+ *    where it runs is its own affair.
  * Threads: one caller at a time; fn must not call threads_run on the same team.
  */
 #ifndef KVASIR_BASE_THREADS_H
 #define KVASIR_BASE_THREADS_H
+
+#include <stddef.h>
 
 #include "base/status.h"
 
@@ -31,6 +35,10 @@ int threads_resize(threads *t, int n, status *st);
 int threads_count(const threads *t);
 /* Runs fn over [0, n_units) in pieces of at most grain (>= 1) units. */
 void threads_run(threads *t, threads_fn *fn, void *arg, int n_units, int grain);
+/* What a worker will read first in the run after the next one: it asks for the n_bytes at p while it waits for the others
+ * at the end of the next run, so that memory doesn't rest between runs. Holds for one run; a few ranges a worker, further
+ * ones are left out. p need not be valid by then. */
+void threads_read_next(threads *t, int index, const void *p, size_t n_bytes);
 /* Processors that this process may run on (sched_getaffinity). */
 int threads_available(void);
 

@@ -6,44 +6,58 @@
 #include "base/arena.h"
 #include "engine/forward_state.h"
 
-/* h = norm(x) * weight, row by row. */
-typedef struct norm_job {
-    const forward *f;
-    const float *x, *w;
-    float *out;
-} norm_job;
-
-static void norm_rows(void *arg, int begin, int end, int worker)
+void forward_norm(forward *f, const float *w)
 {
-    (void)worker;
-    const norm_job *j = arg;
-    int64_t d = j->f->p->d_model;
-    for (int i = begin; i < end; i++) j->f->ks->rms_norm(j->x + i * d, j->w, j->f->p->norm_eps, d, j->out + i * d);
+    assert(!f->due.norm);
+    f->due.norm = w;
 }
 
-void forward_norm(forward *f, const float *x, const float *w, float *out)
+void forward_add(forward *f, const float *post_norm)
 {
-    norm_job j = {f, x, w, out};
-    threads_run(f->team, norm_rows, &j, f->n, ROW_GRAIN);
+    assert(!f->due.add && !f->due.norm);
+    f->due.add = true;
+    f->due.post_norm = post_norm;
 }
 
-static void add_rows(void *arg, int begin, int end, int worker)
+static void make_row(void *arg, int i)
 {
-    (void)worker;
     forward *f = arg;
+    const arch_params *p = f->p;
+    int64_t d = p->d_model;
+    float *x = f->x + i * d, *h = f->h + i * d;
+    if (f->due.post_norm) f->ks->rms_norm(h, f->due.post_norm, p->norm_eps, d, h);
+    if (f->due.add) f->ks->add(x, h, d, x);
+    if (f->due.norm) f->ks->rms_norm(x, f->due.norm, p->norm_eps, d, h);
+}
+
+static void make_rows(void *arg, int begin, int end, int worker)
+{
+    (void)worker;
+    for (int i = begin; i < end; i++) make_row(arg, i);
+}
+
+/* Adds what is due now, for those who read x itself. */
+static void settle(forward *f)
+{
+    if (f->due.add) threads_run(f->team, make_rows, f, f->n, ROW_GRAIN);
+    f->due = (row_work){0};
+}
+
+/* Y = h W^T, with h's rows made as they are read. */
+static void multiply(forward *f, const product *products, int n_products, gate_fn *gate)
+{
     int64_t d = f->p->d_model;
-    f->ks->add(f->x + begin * d, f->h + begin * d, (end - begin) * d, f->x + begin * d);
+    product_call c = {f->h, d, f->n, make_row, f, products, n_products, gate, f->exact};
+    product_run(f->ks, f->team, &f->products, &c);
+    f->due = (row_work){0};
 }
 
-void forward_add(forward *f)
+static void project(forward *f, const weight *w, const float *bias, const float *x)
 {
-    threads_run(f->team, add_rows, f, f->n, ROW_GRAIN);
-}
-
-void forward_project(forward *f, const weight *w, const float *bias, const float *x, float *y)
-{
-    product p = {w, bias, y, w->rows};
-    product_run(f->ks, f->team, &f->products, f->exact, x, w->k, f->n, &p, 1);
+    assert(!f->due.add && !f->due.norm);
+    product p = {w, bias, f->h, w->rows};
+    product_call c = {.x = x, .x_stride = w->k, .n = f->n, .products = &p, .n_products = 1, .exact = f->exact};
+    product_run(f->ks, f->team, &f->products, &c);
 }
 
 /* One row of q, k, v: norm of the heads, RoPE, and K, V into the row's place. */
@@ -94,7 +108,7 @@ void forward_qkv(forward *f, const model_layer *y, int layer)
     product qkv[] = {{&y->q, y->q_bias, f->q, y->q.rows},
                      {&y->k, y->k_bias, f->k, y->k.rows},
                      {&y->v, y->v_bias, f->v, y->v.rows}};
-    product_run(f->ks, f->team, &f->products, f->exact, f->h, p->d_model, f->n, qkv, 3);
+    multiply(f, qkv, 3, NULL);
     bool windowed = arch_layer_windowed(p, layer);
     store_job j = {f, layer, f->groups->group_of[layer], y,
                    arch_layer_has_rope(p, layer) ? f->angles[windowed] : NULL};
@@ -115,31 +129,36 @@ int forward_attend(forward *f, int layer, status *st)
                     .v_head_stride = many ? kv_v_offset(f->cache, group, l, 1) - v0 : 0,
                     .scale = f->p->attn_scale,
                     .softcap = f->p->attn_softcap};
+    product_read_next(f->team, (const weight *[]){&f->m->layers[layer].o}, 1);
     attn_run(f->plans[group], f->team, &a, f->q, f->att);
     return ST_OK;
 }
 
-static void gate_rows(void *arg, int begin, int end, int worker)
+void forward_out(forward *f, const model_layer *y)
 {
-    (void)worker;
-    forward *f = arg;
-    int64_t d = f->p->d_ff, at = begin * d, n = (end - begin) * d;
-    if (f->p->traits->family == FAMILY_GEMMA) f->ks->gelu_mul(f->gate + at, f->up + at, n, f->gate + at);
-    else f->ks->silu_mul(f->gate + at, f->up + at, n, f->gate + at);
+    product_read_next(f->team, (const weight *[]){&y->gate}, 1);
+    project(f, &y->o, y->o_bias, f->att);
 }
 
-void forward_ffn(forward *f, const model_layer *y)
+void forward_ffn(forward *f, const model_layer *y, int layer)
 {
-    product gate_up[] = {{&y->gate, NULL, f->gate, f->p->d_ff}, {&y->up, NULL, f->up, f->p->d_ff}};
-    product_run(f->ks, f->team, &f->products, f->exact, f->h, f->p->d_model, f->n, gate_up, 2);
-    threads_run(f->team, gate_rows, f, f->n, 1);
-    forward_project(f, &y->down, NULL, f->gate, f->h);
+    int64_t d = f->p->d_ff;
+    product gate_up[] = {{&y->gate, NULL, f->gate, d}, {&y->up, NULL, f->up, d}};
+    product_read_next(f->team, (const weight *[]){&y->down}, 1);
+    multiply(f, gate_up, 2, f->p->traits->family == FAMILY_GEMMA ? f->ks->gelu_mul : f->ks->silu_mul);
+    const model_layer *next = y + 1;
+    if (layer + 1 < f->p->n_layers) product_read_next(f->team, (const weight *[]){&next->q, &next->k, &next->v}, 3);
+    else product_read_next(f->team, (const weight *[]){f->m->head}, 1);
+    project(f, &y->down, NULL, f->gate);
 }
 
 void forward_tap(forward *f, int layer)
 {
-    for (int i = 0; i < f->io->n_taps; i++)
-        if (f->io->tap_layers[i] == layer) f->io->on_tap(f->io->user, layer, f->x);
+    for (int i = 0; i < f->io->n_taps; i++) {
+        if (f->io->tap_layers[i] != layer) continue;
+        settle(f);
+        f->io->on_tap(f->io->user, layer, f->x);
+    }
 }
 
 /* x [n][d_model] = the tokens' rows of the embedding, scaled. */
@@ -167,7 +186,8 @@ static void run_head(forward *f)
         }
         if (n == 0 || (n < f->max_logit_rows && i < f->n - 1)) continue;
         product head = {f->m->head, NULL, f->logits, vocab};
-        product_run(f->ks, f->team, &f->products, f->exact, f->h, d, n, &head, 1);
+        product_call c = {.x = f->h, .x_stride = d, .n = n, .products = &head, .n_products = 1, .exact = f->exact};
+        product_run(f->ks, f->team, &f->products, &c);
         for (int r = 0; r < n; r++) {
             float *logits = f->logits + r * vocab;
             if (p->logit_softcap > 0) f->ks->softcap(logits, p->logit_softcap, vocab, logits);
@@ -195,12 +215,14 @@ int forward_run(forward *f, const batch *b, const forward_io *io, status *st)
     f->b = b;
     f->io = io;
     f->n = b->n_rows;
+    f->due = (row_work){0};
     forward_plan(f);
     size_t n_floats = (size_t)f->n * (size_t)f->p->d_model;
     if (io->hidden_in) memcpy(f->x, io->hidden_in, n_floats * sizeof *f->x);
     else threads_run(f->team, embed_rows, f, f->n, ROW_GRAIN);
     int rc = f->p->traits->family == FAMILY_GEMMA ? forward_gemma(f, st) : forward_llama(f, st);
     if (rc) return rc;
+    settle(f);
     if (io->hidden_out) memcpy(io->hidden_out, f->x, n_floats * sizeof *f->x);
     if (io->on_logits && io->layer_end == f->p->n_layers) run_head(f);
     return ST_OK;

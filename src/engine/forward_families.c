@@ -6,14 +6,14 @@ int forward_llama(forward *f, status *st)
 {
     for (int l = f->io->layer_begin; l < f->io->layer_end; l++) {
         const model_layer *y = &f->m->layers[l];
-        forward_norm(f, f->x, y->attn_norm, f->h);            /* h = norm(x)                      [n][d_model]      */
+        forward_norm(f, y->attn_norm);                        /* h = norm(x)                      [n][d_model]      */
         forward_qkv(f, y, l);                                 /* q = h Wq, K V += h Wk, h Wv      [n][heads][d]     */
         if (forward_attend(f, l, st)) return st->code;        /* att = softmax(q K^T) V           [n][n_heads][d_v] */
-        forward_project(f, &y->o, y->o_bias, f->att, f->h);   /* h = att Wo                       [n][d_model]      */
-        forward_add(f);                                       /* x += h                                             */
-        forward_norm(f, f->x, y->ffn_norm, f->h);             /* h = norm(x)                                        */
-        forward_ffn(f, y);                                    /* h = (silu(h Wg) * (h Wu)) Wd                       */
-        forward_add(f);                                       /* x += h                                             */
+        forward_out(f, y);                                    /* h = att Wo                       [n][d_model]      */
+        forward_add(f, NULL);                                 /* x += h                                             */
+        forward_norm(f, y->ffn_norm);                         /* h = norm(x)                                        */
+        forward_ffn(f, y, l);                                 /* h = (silu(h Wg) * (h Wu)) Wd                       */
+        forward_add(f, NULL);                                 /* x += h                                             */
         forward_tap(f, l);
     }
     return ST_OK;
@@ -25,16 +25,14 @@ int forward_gemma(forward *f, status *st)
 {
     for (int l = f->io->layer_begin; l < f->io->layer_end; l++) {
         const model_layer *y = &f->m->layers[l];
-        forward_norm(f, f->x, y->attn_norm, f->h);
+        forward_norm(f, y->attn_norm);
         forward_qkv(f, y, l);
         if (forward_attend(f, l, st)) return st->code;
-        forward_project(f, &y->o, y->o_bias, f->att, f->h);
-        forward_norm(f, f->h, y->post_attn_norm, f->h);
-        forward_add(f);
-        forward_norm(f, f->x, y->ffn_norm, f->h);
-        forward_ffn(f, y);                                    /* h = (gelu(h Wg) * (h Wu)) Wd */
-        forward_norm(f, f->h, y->post_ffn_norm, f->h);
-        forward_add(f);
+        forward_out(f, y);
+        forward_add(f, y->post_attn_norm);                    /* x += norm(h) */
+        forward_norm(f, y->ffn_norm);
+        forward_ffn(f, y, l);                                 /* h = (gelu(h Wg) * (h Wu)) Wd */
+        forward_add(f, y->post_ffn_norm);
         forward_tap(f, l);
     }
     return ST_OK;

@@ -8,6 +8,13 @@
 #define ROW_GRAIN 8 /* rows of elementwise work that are worth a worker */
 #define MASK_WORDS (FORWARD_MAX_DRAFTS / 64)
 
+/* What is still to be done to each row, in this order; the product that reads h does it row by row as it quantizes. */
+typedef struct row_work {
+    const float *post_norm; /* h = norm(h) * post_norm */
+    bool add;               /* x += h */
+    const float *norm;      /* h = norm(x) * norm */
+} row_work;
+
 struct forward {
     const model *m;
     const arch_params *p;
@@ -38,16 +45,17 @@ struct forward {
     const batch *b;
     const forward_io *io;
     int n;
+    row_work due;
 };
 
 void forward_plan(forward *f); /* places, angles, masks and attention plans of the batch */
 
-void forward_norm(forward *f, const float *x, const float *w, float *out); /* rows of d_model */
+void forward_norm(forward *f, const float *w);                    /* h = norm(x) * w, with the product that reads h */
 void forward_qkv(forward *f, const model_layer *y, int layer);    /* h -> q, and K, V into their blocks */
 int forward_attend(forward *f, int layer, status *st);            /* q, blocks -> att; fails where kv_wait does */
-void forward_project(forward *f, const weight *w, const float *bias, const float *x, float *y); /* y = x W^T + bias */
-void forward_ffn(forward *f, const model_layer *y);               /* h = down(act(gate h) * up h) */
-void forward_add(forward *f);                                     /* x += h */
+void forward_out(forward *f, const model_layer *y);               /* h = att Wo */
+void forward_ffn(forward *f, const model_layer *y, int layer);    /* h = down(act(gate h) * up h) */
+void forward_add(forward *f, const float *post_norm);             /* x += h, or norm(h) * post_norm; with the next norm */
 void forward_tap(forward *f, int layer);
 
 int forward_llama(forward *f, status *st);

@@ -7,14 +7,18 @@
 #include "base/mem.h"
 
 #define STRIP_INPUTS 32
-/* Rows are quantized by the caller alone up to so many values: waking the team costs more. */
-#define QUANTIZE_ALONE 16384
+/* Rows are made and quantized by the caller alone up to so many values: waking the team costs more. */
+#define ROWS_ALONE 4096
+#define ROWS_GRAIN 4
 /* A piece of work takes about so many bytes of weights times columns: enough that claiming it, and the first reads of a
  * new place in memory, cost little beside it. */
 #define PIECE_BYTES (256 << 10)
 /* Of more than a few columns, it has a multiple of so many panels, since kernels share activations between them. */
 #define FEW_COLUMNS 8
 #define PIECE_PANELS 4
+/* Of what a worker begins with, so much is fetched ahead: some of its second-level cache, and what memory gives while
+ * the caller is alone at work. */
+#define READ_NEXT_BYTES (96 << 10)
 
 static int64_t panels_of(const weight *w)
 {
@@ -41,15 +45,23 @@ static void pack_panels(void *arg, int begin, int end, int worker)
     }
 }
 
-int weight_alloc(weight *w, const kernels *ks, dtype t, int64_t rows, int64_t k, status *st)
+int weight_size(size_t *n_bytes, const kernels *ks, dtype t, int64_t rows, int64_t k, status *st)
 {
     assert(dtype_get(t) && rows > 0 && k > 0 && k % dtype_get(t)->block_elems == 0);
-    weight made = {.type = t, .rows = rows, .k = k};
-    if (rows > (int64_t)1 << 31 ||
-        __builtin_mul_overflow(ks->panel_bytes(t, k), (size_t)panels_of(&made), &made.n_bytes))
+    weight w = {.rows = rows};
+    if (rows > (int64_t)1 << 31 || __builtin_mul_overflow(ks->panel_bytes(t, k), (size_t)panels_of(&w), n_bytes) ||
+        *n_bytes > SIZE_MAX - 63)
         return status_set(st, ST_LIMIT, STATUS_NO_POS, "a matrix of %lld x %lld is too large", (long long)rows,
                           (long long)k);
-    made.panels = mem_pages_alloc(made.n_bytes);
+    *n_bytes = (*n_bytes + 63) & ~(size_t)63;
+    return ST_OK;
+}
+
+int weight_alloc(weight *w, const kernels *ks, dtype t, int64_t rows, int64_t k, void *panels, status *st)
+{
+    weight made = {.type = t, .rows = rows, .k = k, .panels = panels, .borrowed = panels != NULL};
+    if (weight_size(&made.n_bytes, ks, t, rows, k, st)) return st->code;
+    if (!panels) made.panels = mem_pages_alloc(made.n_bytes);
     if (!made.panels) return status_nomem(st, made.n_bytes);
     *w = made;
     return ST_OK;
@@ -66,14 +78,14 @@ void weight_pack(weight *w, const kernels *ks, threads *team, int64_t first, int
 int weight_init(weight *w, const kernels *ks, threads *team, dtype t, int64_t rows, int64_t k, const void *data,
                 status *st)
 {
-    if (weight_alloc(w, ks, t, rows, k, st)) return st->code;
+    if (weight_alloc(w, ks, t, rows, k, NULL, st)) return st->code;
     weight_pack(w, ks, team, 0, rows, data);
     return ST_OK;
 }
 
 void weight_deinit(weight *w)
 {
-    mem_pages_free(w->panels, w->n_bytes);
+    if (!w->borrowed) mem_pages_free(w->panels, w->n_bytes);
     memset(w, 0, sizeof *w);
 }
 
@@ -110,13 +122,11 @@ typedef struct share {
 
 typedef struct product_job {
     const kernels *ks;
+    const product_call *call;
     act_strip *strips;
-    const float *x;
-    int64_t x_stride, k;
-    int n;
-    bool exact;
-    const product *products;
-    int n_products, n_shares;
+    int64_t k;
+    bool quantized;
+    int n_shares;
     int64_t piece; /* panels */
     share *shares;
 } product_job;
@@ -132,13 +142,17 @@ static act_strip *tile_strips(const product_job *j, int first)
     return j->strips + (size_t)first * (size_t)(j->k / STRIP_INPUTS);
 }
 
-static void quantize_rows(void *arg, int begin, int end, int worker)
+static void prepare_rows(void *arg, int begin, int end, int worker)
 {
     (void)worker;
     const product_job *j = arg;
-    for (int c = begin; c < end; c++) {
-        int first = c / ACT_COLS * ACT_COLS;
-        j->ks->quantize(j->x + c * j->x_stride, j->k, tile_strips(j, first), c - first, tile_columns(j->n, first));
+    const product_call *c = j->call;
+    for (int row = begin; row < end; row++) {
+        int first = row / ACT_COLS * ACT_COLS;
+        if (c->make_row) c->make_row(c->arg, row);
+        if (j->quantized)
+            j->ks->quantize(c->x + row * c->x_stride, j->k, tile_strips(j, first), row - first,
+                            tile_columns(c->n, first));
     }
 }
 
@@ -150,58 +164,72 @@ static void add_bias(const product *p, int64_t row, int64_t n_rows, float *y, in
 }
 
 /* Panels [begin, end) of one weight times one tile, whose y starts at column `first`. */
-static void tile_product(const product_job *j, const product *p, int64_t begin, int64_t end, const act_tile *a,
-                         int first)
+static void tile_product(const product_job *j, const product *p, int64_t begin, int64_t end, int first)
 {
     const weight *w = p->w;
-    product_fn *fn = j->exact ? j->ks->product_exact[w->type] : j->ks->product[w->type];
+    const product_call *c = j->call;
+    product_fn *fn = c->exact ? j->ks->product_exact[w->type] : j->ks->product[w->type];
+    const act_tile a = {tile_strips(j, first), c->x + first * c->x_stride, c->x_stride, tile_columns(c->n, first)};
     const uint8_t *panels = w->panels;
     size_t panel_bytes = j->ks->panel_bytes(w->type, w->k);
     int64_t full = w->rows / PANEL_ROWS, last = end < full ? end : full;
     float *y = p->y + first * p->y_stride;
     if (last > begin) {
-        fn(w->type, panels + (size_t)begin * panel_bytes, (int)(last - begin), w->k, a, y + begin * PANEL_ROWS,
+        fn(w->type, panels + (size_t)begin * panel_bytes, (int)(last - begin), w->k, &a, y + begin * PANEL_ROWS,
            p->y_stride);
-        add_bias(p, begin * PANEL_ROWS, (last - begin) * PANEL_ROWS, y + begin * PANEL_ROWS, a->n_cols);
+        add_bias(p, begin * PANEL_ROWS, (last - begin) * PANEL_ROWS, y + begin * PANEL_ROWS, a.n_cols);
     }
     if (end <= full) return;
     /* The last panel has rows that y hasn't. */
     float buffer[ACT_COLS][PANEL_ROWS];
     int64_t rest = w->rows - full * PANEL_ROWS;
-    fn(w->type, panels + (size_t)full * panel_bytes, 1, w->k, a, buffer[0], PANEL_ROWS);
-    for (int c = 0; c < a->n_cols; c++)
-        memcpy(y + c * p->y_stride + full * PANEL_ROWS, buffer[c], (size_t)rest * sizeof *y);
-    add_bias(p, full * PANEL_ROWS, rest, y + full * PANEL_ROWS, a->n_cols);
+    fn(w->type, panels + (size_t)full * panel_bytes, 1, w->k, &a, buffer[0], PANEL_ROWS);
+    for (int i = 0; i < a.n_cols; i++)
+        memcpy(y + i * p->y_stride + full * PANEL_ROWS, buffer[i], (size_t)rest * sizeof *y);
+    add_bias(p, full * PANEL_ROWS, rest, y + full * PANEL_ROWS, a.n_cols);
+}
+
+/* Panels [begin, end) of gate and up, while a tile's results are in the nearest caches. */
+static void multiply_gated(const product_job *j, int64_t begin, int64_t end)
+{
+    const product *gate = &j->call->products[0], *up = &j->call->products[1];
+    int64_t row = begin * PANEL_ROWS, stop = end * PANEL_ROWS < gate->w->rows ? end * PANEL_ROWS : gate->w->rows;
+    for (int first = 0; first < j->call->n; first += ACT_COLS) {
+        tile_product(j, gate, begin, end, first);
+        tile_product(j, up, begin, end, first);
+        for (int i = first; i < first + tile_columns(j->call->n, first); i++) {
+            float *y = gate->y + i * gate->y_stride + row;
+            j->call->gate(y, up->y + i * up->y_stride + row, stop - row, y);
+        }
+    }
 }
 
 /* Units are the panels of all products in a row; a piece's weights are read from memory once for all tiles. */
 static void multiply(const product_job *j, int64_t begin, int64_t end)
 {
     int64_t base = 0;
-    for (int i = 0; i < j->n_products && base < end; i++) {
-        const product *p = &j->products[i];
+    for (int i = 0; i < j->call->n_products && base < end; i++) {
+        const product *p = &j->call->products[i];
         int64_t n_panels = panels_of(p->w), from = begin > base ? begin - base : 0,
                 to = end - base < n_panels ? end - base : n_panels;
         base += n_panels;
-        if (from >= to) continue;
-        for (int first = 0; first < j->n; first += ACT_COLS) {
-            act_tile a = {tile_strips(j, first), j->x + first * j->x_stride, j->x_stride, tile_columns(j->n, first)};
-            tile_product(j, p, from, to, &a, first);
-        }
+        for (int first = 0; from < to && first < j->call->n; first += ACT_COLS) tile_product(j, p, from, to, first);
     }
 }
 
 static void multiply_shares(void *arg, int begin, int end, int worker)
 {
-    (void)worker;
+    (void)begin, (void)end;
     const product_job *j = arg;
-    for (int first = begin; first < end; first++)
-        for (int i = 0; i < j->n_shares; i++) {
-            share *from = &j->shares[(first + i) % j->n_shares];
-            int64_t at;
-            while ((at = atomic_fetch_add_explicit(&from->next, j->piece, memory_order_relaxed)) < from->end)
-                multiply(j, at, at + j->piece < from->end ? at + j->piece : from->end);
+    for (int i = 0; i < j->n_shares; i++) {
+        share *from = &j->shares[(worker + i) % j->n_shares];
+        int64_t at;
+        while ((at = atomic_fetch_add_explicit(&from->next, j->piece, memory_order_relaxed)) < from->end) {
+            int64_t stop = at + j->piece < from->end ? at + j->piece : from->end;
+            if (j->call->gate) multiply_gated(j, at, stop);
+            else multiply(j, at, stop);
         }
+    }
 }
 
 static int64_t parts(int64_t n, int64_t size)
@@ -209,11 +237,17 @@ static int64_t parts(int64_t n, int64_t size)
     return (n + size - 1) / size;
 }
 
+/* Panels of one worker's share, a multiple of PIECE_PANELS. */
+static int64_t share_panels(int64_t n_panels, int n_workers)
+{
+    return parts(parts(n_panels, n_workers), PIECE_PANELS) * PIECE_PANELS;
+}
+
 /* One share for each worker, with equally many pieces in each. */
 static void split(product_job *j, int64_t n_panels, size_t n_bytes, int n_workers)
 {
-    int64_t unit = j->n < FEW_COLUMNS ? 1 : PIECE_PANELS, length = parts(parts(n_panels, n_workers), unit) * unit;
-    int64_t n_pieces = (int64_t)(n_bytes * (size_t)j->n / PIECE_BYTES) / n_workers;
+    int64_t unit = j->call->n < FEW_COLUMNS ? 1 : PIECE_PANELS, length = share_panels(n_panels, n_workers);
+    int64_t n_pieces = (int64_t)(n_bytes * (size_t)j->call->n / PIECE_BYTES) / n_workers;
     j->piece = parts(parts(length, n_pieces ? n_pieces : 1), unit) * unit;
     j->n_shares = (int)parts(n_panels, length);
     for (int i = 0; i < j->n_shares; i++) {
@@ -222,25 +256,39 @@ static void split(product_job *j, int64_t n_panels, size_t n_bytes, int n_worker
     }
 }
 
-void product_run(const kernels *ks, threads *team, product_scratch *s, bool exact, const float *x, int64_t x_stride,
-                 int n, const product *p, int n_products)
+void product_run(const kernels *ks, threads *team, product_scratch *s, const product_call *c)
 {
-    assert(n_products >= 1 && n >= 1 && n <= s->max_n && p[0].w->k <= s->max_k);
     share shares[THREADS_MAX];
-    product_job j = {ks, s->strips, x, x_stride, p[0].w->k, n, exact, p, n_products, 0, 0, shares};
+    product_job j = {.ks = ks, .call = c, .strips = s->strips, .k = c->products[0].w->k, .shares = shares};
+    assert(c->n_products >= 1 && c->n >= 1 && c->n <= s->max_n && j.k <= s->max_k);
+    assert(!c->gate || (c->n_products == 2 && c->products[0].w->rows == c->products[1].w->rows));
     int64_t n_panels = 0;
     size_t n_bytes = 0;
-    bool quantized = false;
-    for (int i = 0; i < n_products; i++) {
-        assert(p[i].w->panels && p[i].w->k == j.k);
-        n_panels += panels_of(p[i].w);
-        n_bytes += p[i].w->n_bytes;
-        quantized |= !exact && dtype_get(p[i].w->type)->block_elems > 1;
+    for (int i = 0; i < c->n_products; i++) {
+        const weight *w = c->products[i].w;
+        assert(w->panels && w->k == j.k);
+        if (i == 0 || !c->gate) n_panels += panels_of(w);
+        n_bytes += w->n_bytes;
+        j.quantized |= !c->exact && dtype_get(w->type)->block_elems > 1;
     }
-    if (quantized) {
-        if (n * j.k <= QUANTIZE_ALONE) quantize_rows(&j, 0, n, 0);
-        else threads_run(team, quantize_rows, &j, n, 4);
-    }
+    if (c->n * j.k <= ROWS_ALONE) prepare_rows(&j, 0, c->n, 0);
+    else threads_run(team, prepare_rows, &j, c->n, ROWS_GRAIN);
     split(&j, n_panels, n_bytes, threads_count(team));
-    threads_run(team, multiply_shares, &j, j.n_shares, 1);
+    threads_run(team, multiply_shares, &j, threads_count(team), 1);
+}
+
+void product_read_next(threads *team, const weight *const *weights, int n_weights)
+{
+    int n_workers = threads_count(team);
+    int64_t n_panels = 0;
+    for (int i = 0; i < n_weights; i++) n_panels += panels_of(weights[i]);
+    int64_t length = share_panels(n_panels, n_workers);
+    for (int i = 0; i < n_workers && i * length < n_panels; i++) {
+        int64_t first = i * length;
+        const weight *const *w = weights;
+        while (first >= panels_of(*w)) first -= panels_of(*w++);
+        size_t offset = (size_t)first * ((*w)->n_bytes / (size_t)panels_of(*w)), left = (*w)->n_bytes - offset;
+        threads_read_next(team, i, (const char *)(*w)->panels + offset,
+                          left < READ_NEXT_BYTES ? left : READ_NEXT_BYTES);
+    }
 }

@@ -2,9 +2,11 @@
  *
  * Owns (product_scratch): the quantized copy of X. Borrows: weights, X, Y.
  *
- *      X [n][k] --quantize once--> tiles of ACT_COLS columns --> each weight's panels, over workers --> Y_i [n][rows_i]
+ *      rows of X, made on the way --quantize once--> tiles of ACT_COLS columns
+ *          --> each weight's panels, one run of them a worker --> Y_i [n][rows_i], gated on the way
  *
  * P1 Y depends on W, X and the mode alone, bit for bit: not on n, the workers, or what else is in the call.
+ * P2 A worker begins with the same panels of the same weights in every call (product_read_next says which).
  * Threads: one product_run at a time per scratch.
  */
 #ifndef KVASIR_KERNEL_PRODUCT_H
@@ -21,10 +23,14 @@ typedef struct weight {
     int64_t rows, k;
     void *panels; /* ceil(rows / PANEL_ROWS) panels; NULL = this weight is absent */
     size_t n_bytes;
+    bool borrowed; /* panels are the caller's */
 } weight;
 
-/* A [rows][k] matrix in memory of its own, to be packed piece by piece; free with weight_deinit. */
-int weight_alloc(weight *w, const kernels *ks, dtype t, int64_t rows, int64_t k, status *st);
+/* Bytes of a [rows][k] matrix's panels, a multiple of 64. ST_LIMIT if they can't be counted. */
+int weight_size(size_t *n_bytes, const kernels *ks, dtype t, int64_t rows, int64_t k, status *st);
+/* A [rows][k] matrix, to be packed piece by piece, in memory of its own or, if panels isn't NULL, in weight_size bytes
+ * at panels (aligned to 64), which must outlive it; end with weight_deinit. */
+int weight_alloc(weight *w, const kernels *ks, dtype t, int64_t rows, int64_t k, void *panels, status *st);
 /* Packs rows [first, first + n_rows), which stand at data as in the file; uses the team. first is a multiple of
  * PANEL_ROWS, n_rows too unless they are the last. */
 void weight_pack(weight *w, const kernels *ks, threads *team, int64_t first, int64_t n_rows, const void *data);
@@ -51,8 +57,26 @@ typedef struct product {
     int64_t y_stride;
 } product;
 
-/* All weights have the same k = x's row length. exact: float products whatever the type. n <= max_n, k <= max_k. */
-void product_run(const kernels *ks, threads *team, product_scratch *s, bool exact, const float *x, int64_t x_stride,
-                 int n, const product *p, int n_products);
+/* out = act(gate) * up, element by element; out may be gate. */
+typedef void gate_fn(const float *gate, const float *up, int64_t n, float *out);
+
+typedef struct product_call {
+    const float *x; /* [n][x_stride]; rows as long as the weights' k, which is the same for all */
+    int64_t x_stride;
+    int n;
+    void (*make_row)(void *arg, int row); /* writes that row of x before it is read, by any worker; NULL: it is there */
+    void *arg;
+    const product *products;
+    int n_products;
+    gate_fn *gate; /* not NULL: products are gate and up, of one size; gate's y becomes gate(y, up's y) */
+    bool exact;    /* float products whatever the type */
+} product_call;
+
+/* n <= max_n, k <= max_k of s. */
+void product_run(const kernels *ks, threads *team, product_scratch *s, const product_call *c);
+
+/* The next run but one will be a product_run of these weights (gated: only the gate need be named): each worker fetches
+ * what it begins with as it waits for the end of the next one. */
+void product_read_next(threads *team, const weight *const *weights, int n_weights);
 
 #endif

@@ -1,5 +1,6 @@
 #include "model/model.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +12,7 @@ typedef struct loader {
     const gguf *g;
     const model_options *o;
     uint64_t done_bytes, total_bytes;
+    size_t panels_used;
     status *st;
 } loader;
 
@@ -69,10 +71,12 @@ static void load_rows(loader *l, weight *w, const gguf_tensor *t, const char *na
         shape_error(l, t, name, k, all_rows);
         return;
     }
-    if (weight_alloc(w, l->o->ks, (dtype)t->type, rows, k, l->st)) {
+    if (weight_alloc(w, l->o->ks, (dtype)t->type, rows, k, (char *)l->m->panels + l->panels_used, l->st)) {
         status_prefix(l->st, "tensor %s", name);
         return;
     }
+    l->panels_used += w->n_bytes;
+    assert(l->panels_used <= l->m->panels_bytes);
     pack_pieces(l, w, t, first);
     l->m->weight_bytes += w->n_bytes;
 }
@@ -205,10 +209,29 @@ static void load_rope(loader *l)
               m->params.traits->window_rope_base > 0 ? NULL : factors, l->st);
 }
 
+/* Room for the panels of every matrix of the file, each of which may be loaded as up to three: one run of memory, so
+ * that huge pages back even small matrices and what a step reads next lies next. */
+static int alloc_panels(loader *l)
+{
+    model *m = l->m;
+    for (size_t i = 0; i < gguf_tensor_count(l->g); i++) {
+        const gguf_tensor *t = gguf_tensor_at(l->g, i);
+        size_t n_bytes;
+        if (!t->data || t->n_dims != 2) continue;
+        if (weight_size(&n_bytes, l->o->ks, (dtype)t->type, t->dims[1] + 2 * PANEL_ROWS, t->dims[0], l->st))
+            return status_prefix(l->st, "tensor %.*s", (int)t->name.n, t->name.data);
+        if (__builtin_add_overflow(m->panels_bytes, n_bytes, &m->panels_bytes))
+            return status_nomem(l->st, SIZE_MAX);
+    }
+    m->panels = mem_pages_alloc(m->panels_bytes);
+    return m->panels ? ST_OK : status_nomem(l->st, m->panels_bytes);
+}
+
 static void load_weights(loader *l)
 {
     model *m = l->m;
     const arch_params *p = &m->params;
+    if (alloc_panels(l)) return;
     load_matrix(l, &m->embed, "token_embd.weight", p->d_model, p->n_vocab, true);
     load_matrix(l, &m->own_head, "output.weight", p->d_model, p->n_vocab, false);
     m->head = m->own_head.panels ? &m->own_head : &m->embed;
@@ -275,13 +298,7 @@ int model_load(model **out, const char *path, const model_options *o, status *st
 void model_free(model *m)
 {
     if (!m) return;
-    for (int i = 0; m->layers && i < m->params.n_layers; i++) {
-        model_layer *y = &m->layers[i];
-        weight *all[] = {&y->q, &y->k, &y->v, &y->o, &y->gate, &y->up, &y->down};
-        for (size_t j = 0; j < sizeof all / sizeof *all; j++) weight_deinit(all[j]);
-    }
-    weight_deinit(&m->embed);
-    weight_deinit(&m->own_head);
+    mem_pages_free(m->panels, m->panels_bytes);
     rope_deinit(&m->rope);
     rope_deinit(&m->rope_window);
     arena_deinit(&m->floats);

@@ -149,7 +149,8 @@ static void run(const kernels *ks, const setup *s, bool exact, int n_workers, co
     assert_int_equal(product_scratch_init(&scratch, s->k, s->n, &st), ST_OK);
     for (int64_t i = 0; i < s->n * stride; i++) y[i] = 12345;
     product p = {&w, bias, y, stride};
-    product_run(ks, team, &scratch, exact, s->x, s->k, s->n, &p, 1);
+    product_call call = {.x = s->x, .x_stride = s->k, .n = s->n, .products = &p, .n_products = 1, .exact = exact};
+    product_run(ks, team, &scratch, &call);
     for (int c = 0; c < s->n; c++)
         for (int64_t r = s->rows; r < stride; r++) assert_true(y[c * stride + r] == 12345);
     product_scratch_deinit(&scratch);
@@ -406,7 +407,8 @@ static void test_shared_input(void **state)
         y[i] = mem_array((size_t)(n * rows[i]), sizeof(float));
         p[i] = (product){&w[i], NULL, y[i], rows[i]};
     }
-    product_run(ks, team, &scratch, false, s[0].x, k, n, p, 4);
+    product_call call = {.x = s[0].x, .x_stride = k, .n = n, .products = p, .n_products = 4};
+    product_run(ks, team, &scratch, &call);
     for (int i = 0; i < 4; i++) {
         run(ks, &s[i], false, 1, NULL, alone, rows[i]);
         assert_memory_equal(alone, y[i], (size_t)(n * rows[i]) * sizeof(float));
