@@ -14,14 +14,6 @@
 #include "base/mem.h"
 
 #define SPINS 4000 /* some tens of microseconds: longer than the gaps between the products of one layer */
-#define RANGES 4
-#define LINE 64
-#define LINES_A_STEP 8 /* asked for between two looks at whether the wait is over */
-
-typedef struct range {
-    const char *at, *end;
-} range;
-
 typedef struct worker {
     threads *team;
     int index;
@@ -29,25 +21,20 @@ typedef struct worker {
     pthread_t thread;
 } worker;
 
-/* A worker's ranges of two rounds: those of the round at hand, and those being told for the next. */
-typedef struct reads {
-    _Alignas(LINE) range ranges[2][RANGES];
-    int n[2];
-} reads;
-
 struct threads {
     /* The round at hand, in one cache line: a worker that sees the new number has all of it. */
-    _Alignas(LINE) _Atomic uint32_t round; /* futex: grows by one per run */
+    _Alignas(64) _Atomic uint32_t round; /* futex: grows by one per run */
     int n_units, grain;
     bool quit;
     threads_fn *fn;
     void *arg;
-    _Alignas(LINE) _Atomic int next;   /* first unclaimed unit */
-    _Alignas(LINE) _Atomic int n_busy; /* workers that have not finished this round */
-    _Alignas(LINE) _Atomic uint32_t n_parked;
+    _Alignas(64) _Atomic int next;   /* first unclaimed unit */
+    _Alignas(64) _Atomic int n_busy; /* workers that have not finished this round */
+    _Alignas(64) _Atomic uint32_t n_parked;
     int n; /* workers, the caller included */
+    bool pinned;
+    cpu_set_t allowed; /* if pinned: where the workers might run before */
     worker *workers[THREADS_MAX];
-    reads reads[THREADS_MAX];
 };
 
 static inline void relax(void)
@@ -79,33 +66,13 @@ static void work(threads *t, int index)
     }
 }
 
-/* Asks for some lines of the worker's ranges; false when all have been. */
-static bool read_ahead(reads *r, uint32_t round)
-{
-    int slot = round & 1;
-    while (r->n[slot]) {
-        range *next = &r->ranges[slot][r->n[slot] - 1];
-        for (int i = 0; i < LINES_A_STEP && next->at < next->end; i++, next->at += LINE)
-            __builtin_prefetch(next->at, 0, 2);
-        if (next->at < next->end) return true;
-        r->n[slot]--;
-    }
-    return false;
-}
-
-static uint32_t wait_for_round(threads *t, int index, uint32_t seen)
+static uint32_t wait_for_round(threads *t, uint32_t seen)
 {
     uint32_t now;
-    reads *ahead = &t->reads[index];
-    for (int i = 0; i < SPINS;) {
+    for (int i = 0; i < SPINS; i++) {
         now = atomic_load_explicit(&t->round, memory_order_acquire);
-        if (now != seen) {
-            ahead->n[seen & 1] = 0;
-            return now;
-        }
-        if (read_ahead(ahead, seen)) continue;
+        if (now != seen) return now;
         relax();
-        i++;
     }
     /* seq_cst on both sides: either the caller sees n_parked, or this load sees the new round. */
     atomic_fetch_add(&t->n_parked, 1);
@@ -120,7 +87,7 @@ static void *worker_main(void *p)
     threads *t = w->team;
     uint32_t seen = w->start;
     for (;;) {
-        seen = wait_for_round(t, w->index, seen);
+        seen = wait_for_round(t, seen);
         if (t->quit) return NULL;
         work(t, w->index);
         atomic_fetch_sub_explicit(&t->n_busy, 1, memory_order_release);
@@ -145,19 +112,29 @@ static void stop_workers(threads *t)
     t->n = 1;
 }
 
-/* T4. A worker that can't be pinned, or of a team of another size, runs where it may. */
-static void pin_workers(const threads *t)
+static void set_processor(pthread_t thread, int cpu)
 {
-    cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof allowed, &allowed)) return;
-    bool pins = CPU_COUNT(&allowed) == t->n;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    pthread_setaffinity_np(thread, sizeof one, &one);
+}
+
+void threads_pin(threads *t)
+{
+    if (t->pinned || sched_getaffinity(0, sizeof t->allowed, &t->allowed) || CPU_COUNT(&t->allowed) != t->n) return;
+    t->pinned = true;
     for (int i = 0, cpu = 0; i < t->n; i++, cpu++) {
-        while (pins && !CPU_ISSET(cpu, &allowed)) cpu++;
-        cpu_set_t one;
-        CPU_ZERO(&one);
-        CPU_SET(cpu, &one);
-        if (i) pthread_setaffinity_np(t->workers[i]->thread, sizeof one, pins ? &one : &allowed);
+        while (!CPU_ISSET(cpu, &t->allowed)) cpu++;
+        set_processor(i ? t->workers[i]->thread : pthread_self(), cpu);
     }
+}
+
+static void unpin(threads *t)
+{
+    for (int i = 0; i < t->n && t->pinned; i++)
+        pthread_setaffinity_np(i ? t->workers[i]->thread : pthread_self(), sizeof t->allowed, &t->allowed);
+    t->pinned = false;
 }
 
 static int start_workers(threads *t, int n, status *st)
@@ -175,7 +152,6 @@ static int start_workers(threads *t, int n, status *st)
         t->workers[i] = w;
         t->n = i + 1;
     }
-    pin_workers(t);
     return ST_OK;
 }
 
@@ -202,6 +178,7 @@ int threads_new(threads **out, int n, status *st)
 void threads_free(threads *t)
 {
     if (!t) return;
+    unpin(t);
     stop_workers(t);
     mem_pages_free(t, sizeof *t);
 }
@@ -209,6 +186,7 @@ void threads_free(threads *t)
 int threads_resize(threads *t, int n, status *st)
 {
     if (check_count(n, st)) return st->code;
+    unpin(t);
     if (n < t->n) stop_workers(t);
     return start_workers(t, n, st);
 }
@@ -216,25 +194,6 @@ int threads_resize(threads *t, int n, status *st)
 int threads_count(const threads *t)
 {
     return t->n;
-}
-
-void threads_read_next(threads *t, int index, const void *p, size_t n_bytes)
-{
-    assert(index >= 0 && index < t->n);
-    reads *r = &t->reads[index];
-    int slot = (atomic_load_explicit(&t->round, memory_order_relaxed) + 1) & 1;
-    if (r->n[slot] < RANGES) r->ranges[slot][r->n[slot]++] = (range){p, (const char *)p + n_bytes};
-}
-
-static void wait_for_workers(threads *t, uint32_t round)
-{
-    int spins = 0;
-    while (atomic_load_explicit(&t->n_busy, memory_order_acquire)) {
-        if (read_ahead(&t->reads[0], round)) continue;
-        if (spins++ < SPINS) relax();
-        else sched_yield(); /* more workers than processors: let the late one run */
-    }
-    t->reads[0].n[round & 1] = 0;
 }
 
 void threads_run(threads *t, threads_fn *fn, void *arg, int n_units, int grain)
@@ -252,7 +211,10 @@ void threads_run(threads *t, threads_fn *fn, void *arg, int n_units, int grain)
     atomic_store_explicit(&t->n_busy, t->n - 1, memory_order_relaxed);
     if (t->n > 1) open_round(t);
     work(t, 0);
-    wait_for_workers(t, atomic_load_explicit(&t->round, memory_order_relaxed));
+    for (int spins = 0; atomic_load_explicit(&t->n_busy, memory_order_acquire); spins++) {
+        if (spins < SPINS) relax();
+        else sched_yield(); /* more workers than processors: let the late one run */
+    }
 }
 
 int threads_available(void)

@@ -11,14 +11,10 @@
  * T2 Between runs workers spin for a short while, then park on a futex: idle costs nothing.
  * T3 threads_run is a full barrier: what was written before it is seen inside, what was written inside is seen after
  *    it.
- * T4 A team as large as the set of processors that the process may use is pinned, one worker to each, the caller apart:
- *    where it runs is its own affair.
  * Threads: one caller at a time; fn must not call threads_run on the same team.
  */
 #ifndef KVASIR_BASE_THREADS_H
 #define KVASIR_BASE_THREADS_H
-
-#include <stddef.h>
 
 #include "base/status.h"
 
@@ -30,15 +26,15 @@ typedef void threads_fn(void *arg, int begin, int end, int worker);
 /* n: 1..THREADS_MAX workers, the caller included. Free with threads_free (NULL is fine). */
 int threads_new(threads **out, int n, status *st);
 void threads_free(threads *t);
+/* Ties each worker, the caller as well, to a processor of its own, if the team is as large as the set of processors that
+ * the caller may use; else does nothing. By the thread that calls threads_run; undone by threads_resize and
+ * threads_free. */
+void threads_pin(threads *t);
 /* Between runs only. On failure the team keeps the workers that it has. */
 int threads_resize(threads *t, int n, status *st);
 int threads_count(const threads *t);
 /* Runs fn over [0, n_units) in pieces of at most grain (>= 1) units. */
 void threads_run(threads *t, threads_fn *fn, void *arg, int n_units, int grain);
-/* What a worker will read first in the run after the next one: it asks for the n_bytes at p while it waits for the others
- * at the end of the next run, so that memory doesn't rest between runs. Holds for one run; a few ranges a worker, further
- * ones are left out. p need not be valid by then. */
-void threads_read_next(threads *t, int index, const void *p, size_t n_bytes);
 /* Processors that this process may run on (sched_getaffinity). */
 int threads_available(void);
 

@@ -36,6 +36,7 @@ int runtime_open_model(runtime *r, const args *a, const char *model_name, int co
         mem_free(path);
         return st->code;
     }
+    threads_pin(r->team);
     o.team = r->team;
     progress_begin(&bar, "loading", 0, "B");
     int rc = model_load(&r->m, path, &o, st);

@@ -129,26 +129,20 @@ int forward_attend(forward *f, int layer, status *st)
                     .v_head_stride = many ? kv_v_offset(f->cache, group, l, 1) - v0 : 0,
                     .scale = f->p->attn_scale,
                     .softcap = f->p->attn_softcap};
-    product_read_next(f->team, (const weight *[]){&f->m->layers[layer].o}, 1);
     attn_run(f->plans[group], f->team, &a, f->q, f->att);
     return ST_OK;
 }
 
 void forward_out(forward *f, const model_layer *y)
 {
-    product_read_next(f->team, (const weight *[]){&y->gate}, 1);
     project(f, &y->o, y->o_bias, f->att);
 }
 
-void forward_ffn(forward *f, const model_layer *y, int layer)
+void forward_ffn(forward *f, const model_layer *y)
 {
     int64_t d = f->p->d_ff;
     product gate_up[] = {{&y->gate, NULL, f->gate, d}, {&y->up, NULL, f->up, d}};
-    product_read_next(f->team, (const weight *[]){&y->down}, 1);
     multiply(f, gate_up, 2, f->p->traits->family == FAMILY_GEMMA ? f->ks->gelu_mul : f->ks->silu_mul);
-    const model_layer *next = y + 1;
-    if (layer + 1 < f->p->n_layers) product_read_next(f->team, (const weight *[]){&next->q, &next->k, &next->v}, 3);
-    else product_read_next(f->team, (const weight *[]){f->m->head}, 1);
     project(f, &y->down, NULL, f->gate);
 }
 

@@ -12,7 +12,7 @@ int forward_llama(forward *f, status *st)
         forward_out(f, y);                                    /* h = att Wo                       [n][d_model]      */
         forward_add(f, NULL);                                 /* x += h                                             */
         forward_norm(f, y->ffn_norm);                         /* h = norm(x)                                        */
-        forward_ffn(f, y, l);                                 /* h = (silu(h Wg) * (h Wu)) Wd                       */
+        forward_ffn(f, y);                                    /* h = (silu(h Wg) * (h Wu)) Wd                       */
         forward_add(f, NULL);                                 /* x += h                                             */
         forward_tap(f, l);
     }
@@ -31,7 +31,7 @@ int forward_gemma(forward *f, status *st)
         forward_out(f, y);
         forward_add(f, y->post_attn_norm);                    /* x += norm(h) */
         forward_norm(f, y->ffn_norm);
-        forward_ffn(f, y, l);                                 /* h = (gelu(h Wg) * (h Wu)) Wd */
+        forward_ffn(f, y);                                    /* h = (gelu(h Wg) * (h Wu)) Wd */
         forward_add(f, y->post_ffn_norm);
         forward_tap(f, l);
     }

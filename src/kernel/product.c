@@ -12,13 +12,10 @@
 #define ROWS_GRAIN 4
 /* A piece of work takes about so many bytes of weights times columns: enough that claiming it, and the first reads of a
  * new place in memory, cost little beside it. */
-#define PIECE_BYTES (256 << 10)
+#define PIECE_BYTES (128 << 10)
 /* Of more than a few columns, it has a multiple of so many panels, since kernels share activations between them. */
 #define FEW_COLUMNS 8
 #define PIECE_PANELS 4
-/* Of what a worker begins with, so much is fetched ahead: some of its second-level cache, and what memory gives while
- * the caller is alone at work. */
-#define READ_NEXT_BYTES (96 << 10)
 
 static int64_t panels_of(const weight *w)
 {
@@ -275,20 +272,4 @@ void product_run(const kernels *ks, threads *team, product_scratch *s, const pro
     else threads_run(team, prepare_rows, &j, c->n, ROWS_GRAIN);
     split(&j, n_panels, n_bytes, threads_count(team));
     threads_run(team, multiply_shares, &j, threads_count(team), 1);
-}
-
-void product_read_next(threads *team, const weight *const *weights, int n_weights)
-{
-    int n_workers = threads_count(team);
-    int64_t n_panels = 0;
-    for (int i = 0; i < n_weights; i++) n_panels += panels_of(weights[i]);
-    int64_t length = share_panels(n_panels, n_workers);
-    for (int i = 0; i < n_workers && i * length < n_panels; i++) {
-        int64_t first = i * length;
-        const weight *const *w = weights;
-        while (first >= panels_of(*w)) first -= panels_of(*w++);
-        size_t offset = (size_t)first * ((*w)->n_bytes / (size_t)panels_of(*w)), left = (*w)->n_bytes - offset;
-        threads_read_next(team, i, (const char *)(*w)->panels + offset,
-                          left < READ_NEXT_BYTES ? left : READ_NEXT_BYTES);
-    }
 }

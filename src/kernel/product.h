@@ -6,7 +6,6 @@
  *          --> each weight's panels, one run of them a worker --> Y_i [n][rows_i], gated on the way
  *
  * P1 Y depends on W, X and the mode alone, bit for bit: not on n, the workers, or what else is in the call.
- * P2 A worker begins with the same panels of the same weights in every call (product_read_next says which).
  * Threads: one product_run at a time per scratch.
  */
 #ifndef KVASIR_KERNEL_PRODUCT_H
@@ -74,9 +73,5 @@ typedef struct product_call {
 
 /* n <= max_n, k <= max_k of s. */
 void product_run(const kernels *ks, threads *team, product_scratch *s, const product_call *c);
-
-/* The next run but one will be a product_run of these weights (gated: only the gate need be named): each worker fetches
- * what it begins with as it waits for the end of the next one. */
-void product_read_next(threads *team, const weight *const *weights, int n_weights);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
@@ -188,6 +189,38 @@ static void a_failed_resize_leaves_a_team_that_works(void **state)
     threads_free(team);
 }
 
+static void note_processor(void *arg, int begin, int end, int worker)
+{
+    (void)begin, (void)end;
+    cpu_set_t where;
+    sched_getaffinity(0, sizeof where, &where);
+    ((int *)arg)[worker] = CPU_COUNT(&where);
+}
+
+/* A team as large as the machine has each worker on one processor, until it is freed; a smaller or larger one none. */
+static void a_full_team_is_pinned(void **state)
+{
+    (void)state;
+    int n = threads_available();
+    for (int size = n; size <= n + 1; size++) {
+        int processors[THREADS_MAX] = {0};
+        threads *team = team_of(size);
+        threads_pin(team);
+        threads_pin(team);
+        threads_run(team, note_processor, processors, size, 1);
+        for (int i = 0; i < size; i++) assert_int_equal(processors[i], size == n ? 1 : n);
+        every_unit_runs_once(team, MAX_UNITS, 3);
+        status st = STATUS_INIT;
+        assert_int_equal(threads_resize(team, n + 2, &st), ST_OK);
+        assert_int_equal(threads_available(), n);
+        memset(processors, 0, sizeof processors);
+        threads_run(team, note_processor, processors, n + 2, 1);
+        for (int i = 0; i < n + 2; i++) assert_int_equal(processors[i], n);
+        threads_free(team);
+        assert_int_equal(threads_available(), n);
+    }
+}
+
 static void there_is_a_processor(void **state)
 {
     (void)state;
@@ -205,6 +238,7 @@ int main(void)
         cmocka_unit_test(counts_out_of_range_are_refused),
         cmocka_unit_test(failed_allocations_leave_nothing),
         cmocka_unit_test(a_failed_resize_leaves_a_team_that_works),
+        cmocka_unit_test(a_full_team_is_pinned),
         cmocka_unit_test(there_is_a_processor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

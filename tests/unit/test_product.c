@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -421,6 +422,95 @@ static void test_shared_input(void **state)
     threads_free(team);
 }
 
+typedef struct row_maker {
+    const float *from;
+    float *x;
+    int64_t k;
+    _Atomic int made;
+} row_maker;
+
+static void copy_row(void *arg, int row)
+{
+    row_maker *m = arg;
+    memcpy(m->x + row * m->k, m->from + row * m->k, (size_t)m->k * sizeof *m->x);
+    atomic_fetch_add(&m->made, 1);
+}
+
+/* Rows made on the way and a gate give the bits of rows that stood there, and of the gate after the products; also where
+ * the last panel isn't full, for one column, few, and more than a tile. */
+static void test_made_rows_and_gate(void **state)
+{
+    (void)state;
+    seed = 7;
+    const int64_t k = 256, rows = 203;
+    static const int columns[] = {1, 3, 70};
+    const kernels *ks = tables[n_tables - 1];
+    status st = STATUS_INIT;
+    threads *team = NULL;
+    threads_new(&team, 3, &st);
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        const int n = columns[i];
+        size_t n_y = (size_t)(n * rows);
+        setup s[2] = {make_setup(DTYPE_Q4_K, rows, k, n, RANDOM), make_setup(DTYPE_Q6_K, rows, k, n, RANDOM)};
+        memcpy(s[1].x, s[0].x, (size_t)(n * k) * sizeof(float));
+        float *alone[2], *y[2], *x = mem_array((size_t)(n * k), sizeof *x);
+        weight w[2] = {{0}};
+        product p[2];
+        product_scratch scratch = {0};
+        product_scratch_init(&scratch, k, n, &st);
+        for (int j = 0; j < 2; j++) {
+            alone[j] = mem_array(n_y, sizeof(float));
+            y[j] = mem_array(n_y, sizeof(float));
+            run(ks, &s[j], false, 1, NULL, alone[j], rows);
+            weight_init(&w[j], ks, team, s[j].t, rows, k, s[j].data, &st);
+            p[j] = (product){&w[j], NULL, y[j], rows};
+        }
+        ks->silu_mul(alone[0], alone[1], (int64_t)n_y, alone[0]);
+        row_maker maker = {s[0].x, x, k, 0};
+        product_call call = {x, k, n, copy_row, &maker, p, 2, ks->silu_mul, false};
+        product_run(ks, team, &scratch, &call);
+        assert_int_equal(maker.made, n);
+        assert_memory_equal(y[0], alone[0], n_y * sizeof(float));
+        for (int j = 0; j < 2; j++) {
+            mem_free(alone[j]);
+            mem_free(y[j]);
+            weight_deinit(&w[j]);
+            free_setup(&s[j]);
+        }
+        mem_free(x);
+        product_scratch_deinit(&scratch);
+    }
+    threads_free(team);
+}
+
+/* Panels may lie in the caller's memory, which weight_deinit leaves alone. */
+static void test_borrowed_panels(void **state)
+{
+    (void)state;
+    seed = 8;
+    const kernels *ks = tables[n_tables - 1];
+    status st = STATUS_INIT;
+    threads *team = NULL;
+    threads_new(&team, 1, &st);
+    setup s = make_setup(DTYPE_Q4_0, 21, 64, 1, RANDOM);
+    size_t n_bytes;
+    assert_int_equal(weight_size(&n_bytes, ks, s.t, s.rows, s.k, &st), ST_OK);
+    char *memory = mem_pages_alloc(n_bytes + 64);
+    weight own, borrowed;
+    weight_init(&own, ks, team, s.t, s.rows, s.k, s.data, &st);
+    assert_int_equal(weight_alloc(&borrowed, ks, s.t, s.rows, s.k, memory, &st), ST_OK);
+    weight_pack(&borrowed, ks, team, 0, s.rows, s.data);
+    assert_int_equal(borrowed.n_bytes, n_bytes);
+    assert_memory_equal(memory, own.panels, own.n_bytes);
+    for (size_t i = n_bytes; i < n_bytes + 64; i++) assert_int_equal(memory[i], 0);
+    weight_deinit(&own);
+    weight_deinit(&borrowed);
+    assert_null(borrowed.panels);
+    mem_pages_free(memory, n_bytes + 64);
+    free_setup(&s);
+    threads_free(team);
+}
+
 static void test_no_memory(void **state)
 {
     (void)state;
@@ -460,7 +550,8 @@ int main(void)
         cmocka_unit_test(test_unpack_row),       cmocka_unit_test(test_quantize),
         cmocka_unit_test(test_quantize_by_hand), cmocka_unit_test(test_by_hand),
         cmocka_unit_test(test_not_finite),       cmocka_unit_test(test_shared_input),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_made_rows_and_gate),
+        cmocka_unit_test(test_borrowed_panels),  cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, get_tables, NULL);
 }
