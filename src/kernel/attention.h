@@ -77,7 +77,7 @@ typedef struct attend_args {
     float *scratch;         /* [n_rows][ATTN_CHUNK] */
 } attend_args;
 
-#define ATTEND_ROWS 64
+#define ATTEND_ROWS 48
 
 typedef struct attn_shape {
     int n_heads, n_kv_heads, d_k, d_v, block_tokens;
