@@ -198,7 +198,7 @@ static void make_groups(attn_plan *p)
         const plan_seq *s = &p->seqs[i];
         for (int done = 0; done < s->n_rows; done += p->group_rows) {
             plan_group *g = &p->groups[p->n_groups++];
-            *g = (plan_group){s->first_row + done, (int)least(s->n_rows - done, p->group_rows), 0, 0, -1};
+            *g = (plan_group){s->first_row + done, (int)least(s->n_rows - done, p->group_rows), 0, 0, -1, 1};
             find_chunks(p, s, g);
         }
     }
@@ -259,10 +259,10 @@ static int64_t find_cost(const attn_plan *p, const plan_tile *t)
     return n_tok * (2 + t->n_rows * p->tile_heads);
 }
 
-static int64_t make_tiles(attn_plan *p, bool cascade)
+static int64_t make_tiles(attn_plan *p, int n_workers, bool cascade)
 {
     int64_t total = 0;
-    if (cascade && p->n_groups > 1) plan_share(p);
+    if (cascade && p->n_groups > 1) plan_share(p, n_workers);
     p->n_shared_tiles = p->n_tiles;
     for (int i = 0; i < p->n_groups; i++) add_own_tiles(p, i);
     for (int i = 0; i < p->n_tiles; i++) {
@@ -272,17 +272,29 @@ static int64_t make_tiles(attn_plan *p, bool cascade)
     return total * p->head_blocks;
 }
 
+static bool begins_all(const attn_plan *p, const plan_tile *t)
+{
+    for (int m = t->first_member; m < t->first_member + t->n_members; m++)
+        if (p->members[m].first_chunk != p->groups[p->members[m].group].first_chunk) return false;
+    return true;
+}
+
 /* Cuts the tile's chunks into runs of nearly equal length that cost at most about `most`. */
 static void add_items(attn_plan *p, int tile, int head_block, int64_t most, bool split)
 {
     const plan_tile *t = &p->tiles[tile];
     int n = split && t->cost > most ? (int)least((t->cost + most - 1) / most, t->n_chunks) : 1;
+    bool folds = begins_all(p, t);
+    int n_folded = folds ? t->n_chunks / n : 1;
     for (int i = 0; i < n; i++) {
         int begin = (int)((int64_t)t->n_chunks * i / n), end = (int)((int64_t)t->n_chunks * (i + 1) / n);
-        p->items[p->n_items++] = (plan_item){tile, head_block, begin, end - begin};
+        p->items[p->n_items++] = (plan_item){tile, head_block, begin, end - begin, folds && i == 0};
     }
-    for (int m = t->first_member; m < t->first_member + t->n_members; m++)
-        p->joins[p->members[m].group * p->head_blocks + head_block].n_parts += n;
+    for (int m = t->first_member; m < t->first_member + t->n_members; m++) {
+        int group = p->members[m].group;
+        p->joins[group * p->head_blocks + head_block].n_parts += n;
+        if (folds) p->groups[group].n_folded = n_folded;
+    }
 }
 
 /* One KV head after the other, so that workers share its K and V in the caches; the longest rows (the last of a prompt)
@@ -293,11 +305,11 @@ void attn_plan_build(attn_plan *p, int n_workers, unsigned how)
     assert(n_workers >= 1 && n_workers <= p->max_workers && p->n_items == 0);
     make_groups(p);
     bool split = (how & ATTN_SPLIT) && n_workers > 1;
-    int64_t most = make_tiles(p, how & ATTN_CASCADE) / ((int64_t)n_workers * PARTS_PER_WORKER) + 1; /* of one item */
+    int64_t most = make_tiles(p, n_workers, how & ATTN_CASCADE) / ((int64_t)n_workers * PARTS_PER_WORKER) + 1; /* of one item */
     int n_joins = p->n_groups * p->head_blocks;
     for (int i = 0; i < n_joins; i++) p->joins[i].n_parts = 0;
     for (int b = 0; b < p->head_blocks; b++) {
-        for (int i = 0; i < p->n_shared_tiles; i++) add_items(p, i, b, most, split);
+        for (int i = 0; i < p->n_shared_tiles; i++) add_items(p, i, b, 2 * most, split);
         for (int i = p->n_tiles - 1; i >= p->n_shared_tiles; i--) {
             plan_group *g = &p->groups[p->members[p->tiles[i].first_member].group];
             bool costly = split && p->tiles[i].cost > most && p->tiles[i].n_chunks > 1;

@@ -13,7 +13,8 @@
  *
  *      item     (tile, heads of one KV head, run of its chunks): one worker's unit
  *                 whole: all chunks of a group that no other tile has, merged on the way into the output, normalized
- *                 part:  each chunk's partial of each row into a slot of its own
+ *                 part:  each chunk's partial of each row into a slot of its own; a part that begins at the first chunk
+ *                        of all its groups merges its chunks on the way, into that one's slot
  *      join     (group, heads): its slots, merged in ascending order into the output by whoever ends the last part
  *
  * L1 Items and joins of one plan write disjoint outputs and slots.
@@ -43,7 +44,8 @@ typedef struct plan_seq {
 typedef struct plan_group {
     int first_row, n_rows; /* in plan.order */
     int first_chunk, n_chunks;
-    int slot; /* its first; -1 = none */
+    int slot;     /* its first; -1 = none */
+    int n_folded; /* chunks whose partials one part merges, in order, into the slot of the first */
 } plan_group;
 
 /* A group of a tile, and its own sequence's name for the tile's first chunk. */
@@ -61,6 +63,7 @@ typedef struct plan_tile {
 typedef struct plan_item {
     int tile, head_block;
     int first_chunk, n_chunks; /* counted from the tile's first */
+    bool folds;
 } plan_item;
 
 typedef struct plan_join {
@@ -125,6 +128,6 @@ plan_tile *plan_add_tile(attn_plan *p, int first_chunk, int n_chunks);
 void plan_add_member(attn_plan *p, plan_tile *t, int group, int first_chunk);
 
 /* Makes the tiles of several groups, and marks the chunks that they take. */
-void plan_share(attn_plan *p);
+void plan_share(attn_plan *p, int n_workers);
 
 #endif

@@ -113,44 +113,64 @@ static void attend_chunk(unit *u, int i)
     u->a.announced = true;
 }
 
-/* All chunks of the tile: the first one's partial goes straight to the output, where the others are merged to it. */
-static void run_whole(unit *u, float *spare)
+/* All chunks of the item: the first one's partial goes straight to `to`, where the others are merged to it. */
+static void fold_chunks(unit *u, float *const *to, float *m, float *l, float *spare)
 {
     const attn_plan *p = u->job->p;
     int d_v = p->shape.d_v, n = u->io.n;
-    float m[ATTEND_ROWS], l[ATTEND_ROWS];
-    for (int i = 0; i < n; i++) {
-        u->o[i] = spare + (size_t)i * (size_t)d_v;
-        l[i] = 0;
-    }
+    for (int i = 0; i < n; i++) u->o[i] = spare + (size_t)i * (size_t)d_v;
     for (int c = 0; c < u->item->n_chunks; c++) {
-        u->a.o = c ? u->o : u->io.out;
+        u->a.o = c ? u->o : to;
         attend_chunk(u, c);
         if (c) {
-            for (int i = 0; i < n; i++) p->ks->merge(u->io.out[i], &m[i], &l[i], u->o[i], u->m[i], u->l[i], d_v);
+            for (int i = 0; i < n; i++) p->ks->merge(to[i], &m[i], &l[i], u->o[i], u->m[i], u->l[i], d_v);
         } else {
             memcpy(m, u->m, (size_t)n * sizeof *m);
             memcpy(l, u->l, (size_t)n * sizeof *l);
         }
     }
-    for (int i = 0; i < n; i++) normalize(p, u->io.out[i], l[i]);
 }
 
-static void run_part(unit *u)
+static void run_whole(unit *u, float *spare)
+{
+    float m[ATTEND_ROWS], l[ATTEND_ROWS] = {0};
+    fold_chunks(u, u->io.out, m, l, spare);
+    for (int i = 0; i < u->io.n; i++) normalize(u->job->p, u->io.out[i], l[i]);
+}
+
+/* Where the item's i-th chunk goes. */
+static void open_slots(const unit *u, int i, size_t *slot, float **o)
 {
     const attn_plan *p = u->job->p;
+    for (int r = 0; r < u->io.n; r++) {
+        slot[r] = u->io.slot[r] + (size_t)(u->item->first_chunk + i) * u->io.step[r];
+        o[r] = p->slot_o + slot[r] * (size_t)p->shape.d_v;
+    }
+}
+
+static void close_slots(const unit *u, const size_t *slot, const float *m, const float *l)
+{
+    for (int r = 0; r < u->io.n; r++) {
+        u->job->p->slot_m[slot[r]] = m[r];
+        u->job->p->slot_l[slot[r]] = l[r];
+    }
+}
+
+static void run_part(unit *u, float *spare)
+{
+    size_t slot[ATTEND_ROWS];
+    float *o[ATTEND_ROWS], m[ATTEND_ROWS], l[ATTEND_ROWS];
+    if (u->item->folds) {
+        open_slots(u, 0, slot, o);
+        fold_chunks(u, o, m, l, spare);
+        close_slots(u, slot, m, l);
+        return;
+    }
     u->a.o = u->o;
     for (int c = 0; c < u->item->n_chunks; c++) {
-        size_t slot[ATTEND_ROWS];
-        for (int i = 0; i < u->io.n; i++) {
-            slot[i] = u->io.slot[i] + (size_t)(u->item->first_chunk + c) * u->io.step[i];
-            u->o[i] = p->slot_o + slot[i] * (size_t)p->shape.d_v;
-        }
+        open_slots(u, c, slot, u->o);
         attend_chunk(u, c);
-        for (int i = 0; i < u->io.n; i++) {
-            p->slot_m[slot[i]] = u->m[i];
-            p->slot_l[slot[i]] = u->l[i];
-        }
+        close_slots(u, slot, u->m, u->l);
     }
 }
 
@@ -161,7 +181,7 @@ static void run_join(const attn_plan *p, const plan_group *g, const tile_io *io,
     size_t slot = plan_slot(g, io->heads, g->first_chunk);
     for (int i = 0; i < n; i++) {
         float m = -INFINITY, l = 0, *out = io->out[first + i];
-        for (int c = 0; c < g->n_chunks; c++) {
+        for (int c = 0; c < g->n_chunks; c += c ? 1 : g->n_folded) {
             size_t from = slot + (size_t)(c * n + i);
             const float *o = p->slot_o + from * (size_t)p->shape.d_v;
             p->ks->merge(out, &m, &l, o, p->slot_m[from], p->slot_l[from], p->shape.d_v);
@@ -190,7 +210,7 @@ static void run_item(const attn_job *j, const plan_item *item, const plan_item *
                      float *scratch)
 {
     const attn_plan *p = j->p;
-    float *scores = scratch + (size_t)ATTEND_ROWS * (size_t)p->shape.d_k;
+    float *scores = scratch + (size_t)ATTEND_ROWS * (size_t)p->shape.d_k, *spare = scores + ATTEND_ROWS * ATTN_CHUNK;
     unit u;
     u.job = j;
     u.item = item;
@@ -213,10 +233,10 @@ static void run_item(const attn_job *j, const plan_item *item, const plan_item *
         .scratch = scores,
     };
     if (p->groups[p->members[u.io.tile->first_member].group].slot < 0) {
-        run_whole(&u, scores + (size_t)ATTEND_ROWS * ATTN_CHUNK);
+        run_whole(&u, spare);
         return;
     }
-    run_part(&u);
+    run_part(&u, spare);
     end_part(p, item, &u.io);
 }
 

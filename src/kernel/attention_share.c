@@ -2,6 +2,9 @@
 
 #include "kernel/attention_plan.h"
 
+#define LEAST_ROWS 12      /* of a tile that is cut smaller than it could be */
+#define TILES_PER_WORKER 6 /* of one run of shared chunks */
+
 static size_t mix(uint64_t x)
 {
     x = (x ^ x >> 32) * 0xD6E8FEB86659FD93u;
@@ -85,16 +88,19 @@ static int share_tile(attn_plan *p, int chunk, int n_chunks, int want)
     return chunk;
 }
 
-/* Tiles for the groups of the chain, as equal as can be. */
-static void share_run(attn_plan *p, int first, int n_chunks)
+/* Tiles for the groups of the chain, as equal as can be: as many as keep the workers busy, so that most run through all
+ * chunks and merge them on the way, but of LEAST_ROWS or more. */
+static void share_run(attn_plan *p, int first, int n_chunks, int n_workers)
 {
-    int n_rows = 0, most = ATTEND_ROWS / p->tile_heads;
+    int n_rows = 0, most = ATTEND_ROWS / p->tile_heads, few = (LEAST_ROWS + p->tile_heads - 1) / p->tile_heads;
     for (int c = first; c >= 0; c = p->chunks[c].next) n_rows += p->groups[p->chunks[c].group].n_rows;
-    int n_tiles = (n_rows + most - 1) / most;
+    int n_tiles = (n_rows + most - 1) / most, wanted = n_workers * TILES_PER_WORKER / p->head_blocks;
+    if (wanted > n_rows / few) wanted = n_rows / few;
+    if (n_workers > 1 && n_tiles < wanted) n_tiles = wanted;
     for (int c = first; c >= 0;) c = share_tile(p, c, n_chunks, (n_rows + n_tiles - 1) / n_tiles);
 }
 
-void plan_share(attn_plan *p)
+void plan_share(attn_plan *p, int n_workers)
 {
     chain_chunks(p);
     for (int i = 0; i < p->n_groups; i++) {
@@ -104,7 +110,7 @@ void plan_share(attn_plan *p)
             n = 1;
             if (!p->chunks[c].leads || p->chunks[c].next < 0) continue;
             while (c + n < end && goes_on(p, c + n - 1, c + n)) n++;
-            share_run(p, c, n);
+            share_run(p, c, n, n_workers);
         }
     }
 }

@@ -334,13 +334,13 @@ static void make_fan(family *f, int n, int prefix, int n_more, int more, int own
 }
 
 /* How often a chunk of K and V is read for one KV head. */
-static int count_reads(const family *f, unsigned how, int *n_shared_tiles)
+static int count_reads(const family *f, int workers, unsigned how, int *n_shared_tiles)
 {
     int *rows = malloc((size_t)f->n_rows * sizeof *rows), reads = 0;
-    attn_plan *p = new_plan(f, kernels_get(CPU_AUTO), 2);
+    attn_plan *p = new_plan(f, kernels_get(CPU_AUTO), workers);
     attn_plan_reset(p);
     add_branches(f, p, 0, f->n, rows);
-    attn_plan_build(p, 2, how);
+    attn_plan_build(p, workers, how);
     for (int i = 0; i < p->n_items; i++) reads += p->items[i].head_block == 0 ? p->items[i].n_chunks : 0;
     *n_shared_tiles = p->n_shared_tiles;
     attn_plan_free(p);
@@ -356,17 +356,20 @@ static void test_shared_chunks_are_read_once(void **state)
     family f = small;
     int n_shared;
     make_fan(&f, 16, 1024, 4, 512, 20);
-    assert_int_equal(count_reads(&f, ATTN_SPLIT, &n_shared), 16 * 4 + 4 * 2 + 16);
+    assert_int_equal(count_reads(&f, 1, ATTN_SPLIT, &n_shared), 16 * 4 + 4 * 2 + 16);
     assert_int_equal(n_shared, 0);
-    assert_int_equal(count_reads(&f, ATTN_SPLIT | ATTN_CASCADE, &n_shared), 4 + 2 + 16);
+    assert_int_equal(count_reads(&f, 1, ATTN_SPLIT | ATTN_CASCADE, &n_shared), 4 + 2 + 16);
     assert_int_equal(n_shared, 2);
+    /* for two workers: four tiles of twelve rows (of one KV head), and the four branches' own */
+    assert_int_equal(count_reads(&f, 2, ATTN_SPLIT | ATTN_CASCADE, &n_shared), 4 * 4 + 2 + 16);
+    assert_int_equal(n_shared, 5);
     check_family(&f, kernels_get(CPU_AUTO));
     free_family(&f);
     make_fan(&f, 3, 512, 0, 0, 300); /* the last chunk of the prefix is whole, the next ones differ */
-    assert_int_equal(count_reads(&f, ATTN_CASCADE, &n_shared), 2 + 3 * 2);
+    assert_int_equal(count_reads(&f, 1, ATTN_CASCADE, &n_shared), 2 + 3 * 2);
     free_family(&f);
     make_fan(&f, 33, 512, 0, 0, 1); /* three tiles of eleven: 48 rows fit one */
-    assert_int_equal(count_reads(&f, ATTN_CASCADE, &n_shared), 3 * 2 + 33);
+    assert_int_equal(count_reads(&f, 1, ATTN_CASCADE, &n_shared), 3 * 2 + 33);
     assert_int_equal(n_shared, 3);
     check_family(&f, kernels_get(CPU_AUTO));
     free_family(&f);
@@ -379,7 +382,7 @@ static void test_windows_share_what_they_see(void **state)
     int n_shared;
     f.window = 600;
     make_fan(&f, 5, 1024, 0, 0, 40); /* rows see from 464 on: chunks 1 to 4, whose first blocks are gone */
-    assert_int_equal(count_reads(&f, ATTN_CASCADE, &n_shared), 3 + 5);
+    assert_int_equal(count_reads(&f, 1, ATTN_CASCADE, &n_shared), 3 + 5);
     check_family(&f, kernels_get(CPU_AUTO));
     free_family(&f);
 }
@@ -393,8 +396,8 @@ static void test_long_combs(void **state)
     for (int i = 0; i < f.n; i++)
         f.b[i] = (branch){.parent = i - 1, .fork = 256 * i, .n_rows = 1, .n_ctx = 256 * (i + 1) + 10};
     fill_family(&f);
-    int reads = count_reads(&f, ATTN_CASCADE, &n_shared);
-    assert_true(n_shared > 4 && reads < count_reads(&f, 0, &n_shared));
+    int reads = count_reads(&f, 1, ATTN_CASCADE, &n_shared);
+    assert_true(n_shared > 4 && reads < count_reads(&f, 1, 0, &n_shared));
     check_family(&f, kernels_get(CPU_AUTO));
     free_family(&f);
 }
@@ -408,7 +411,7 @@ static void test_few_slots(void **state)
     for (int i = 0; i < f.n; i++)
         f.b[i] = (branch){.parent = i ? 0 : -1, .fork = i ? 1024 : 0, .n_rows = 12, .n_ctx = 1036};
     fill_family(&f);
-    assert_true(count_reads(&f, ATTN_CASCADE, &n_shared) > 4 * 5 + 20 && n_shared > 0);
+    assert_true(count_reads(&f, 1, ATTN_CASCADE, &n_shared) > 4 * 5 + 20 && n_shared > 0);
     size_t n = (size_t)(f.n_rows * f.n_heads * f.d);
     float *want = run_alone(&f, kernels_get(CPU_AUTO)), *got = malloc(n * sizeof *got);
     run(&f, kernels_get(CPU_AUTO), 0, f.n, 3, ATTN_SPLIT | ATTN_CASCADE, got);
