@@ -67,8 +67,7 @@ int bench_context(const bench_test *tests, int n)
 {
     int most = 64;
     for (int i = 0; i < n; i++)
-        if (tests[i].n + tests[i].shared + tests[i].depth > most)
-            most = tests[i].n + tests[i].shared + tests[i].depth;
+        if (tests[i].n + tests[i].shared + tests[i].depth > most) most = tests[i].n + tests[i].shared + tests[i].depth;
     return most;
 }
 
@@ -207,8 +206,7 @@ static void set_limit(bench_result *out, const runtime *r, int chunk, const roof
             least_seconds(roof, out->bytes_per_token, layer_macs(m) + head * n_chunks / n, attention_macs(m, n) / n);
     } else {
         double depth = t->shared + t->depth + n / 2, once = runtime_cache_read(r, t->shared);
-        out->bytes_per_token =
-            ((double)m->step_bytes + once) / t->batch + runtime_cache_read(r, depth) - once;
+        out->bytes_per_token = ((double)m->step_bytes + once) / t->batch + runtime_cache_read(r, depth) - once;
         seconds = least_seconds(roof, out->bytes_per_token, layer_macs(m) + head,
                                 attention_macs(m, depth + 1) - attention_macs(m, depth));
     }

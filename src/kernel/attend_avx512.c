@@ -52,7 +52,8 @@ INLINE void score_tile(const attend_args *a, const key_group *g, const uint8_t *
     }
     size_t step = (size_t)a->block_tokens * (half ? 2 : 4);
 #pragma GCC unroll 1
-    for (size_t d = 0, at = 0; d < (size_t)a->d_k; d++, at += step) score_step(g, at, fetch, q, d, n_rows, n_groups, half, s);
+    for (size_t d = 0, at = 0; d < (size_t)a->d_k; d++, at += step)
+        score_step(g, at, fetch, q, d, n_rows, n_groups, half, s);
     for (int v = 0; v < n_groups; v++) {
         __mmask16 lanes = lanes_of(&g[v]);
         for (int r = 0; r < n_rows; r++) _mm512_mask_storeu_ps(p[r] + g[v].place, lanes, s[r][v]);

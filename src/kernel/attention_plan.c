@@ -6,8 +6,8 @@
 
 #include "base/mem.h"
 
-#define GROUP_ROWS 16 /* query rows of one sequence that are walked together */
-#define SHARES_PER_SEQ 8 /* tiles of several sequences that one may be in, on average */
+#define GROUP_ROWS 16      /* query rows of one sequence that are walked together */
+#define SHARES_PER_SEQ 8   /* tiles of several sequences that one may be in, on average */
 #define PARTS_PER_WORKER 8 /* units small enough that a disturbed core delays a step by at most an eighth */
 #define MIN_SLOT_BYTES ((size_t)4 << 20)
 
@@ -305,7 +305,8 @@ void attn_plan_build(attn_plan *p, int n_workers, unsigned how)
     assert(n_workers >= 1 && n_workers <= p->max_workers && p->n_items == 0);
     make_groups(p);
     bool split = (how & ATTN_SPLIT) && n_workers > 1;
-    int64_t most = make_tiles(p, n_workers, how & ATTN_CASCADE) / ((int64_t)n_workers * PARTS_PER_WORKER) + 1; /* of one item */
+    int64_t most =
+        make_tiles(p, n_workers, how & ATTN_CASCADE) / ((int64_t)n_workers * PARTS_PER_WORKER) + 1; /* of one item */
     int n_joins = p->n_groups * p->head_blocks;
     for (int i = 0; i < n_joins; i++) p->joins[i].n_parts = 0;
     for (int b = 0; b < p->head_blocks; b++) {

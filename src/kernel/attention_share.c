@@ -14,7 +14,8 @@ static size_t mix(uint64_t x)
 static bool same_spans(const attn_plan *p, const plan_chunk *a, const plan_chunk *b)
 {
     size_t n = (size_t)a->n_spans;
-    return a->n_spans == b->n_spans && !memcmp(p->spans + a->first_span, p->spans + b->first_span, n * sizeof *p->spans);
+    return a->n_spans == b->n_spans &&
+           !memcmp(p->spans + a->first_span, p->spans + b->first_span, n * sizeof *p->spans);
 }
 
 /* The place in the table of the chunks with these spans: of the last of them that was found, or empty. */

@@ -200,8 +200,7 @@ static void run(const family *f, const kernels *ks, int first, int n, int worker
         attn_run(p, team, &layer, q, o);
     }
     assert_int_equal(mem_stats().calls, calls);
-    for (int i = 0; i < p->n_rows; i++)
-        memcpy(out + (size_t)row_of_q[i] * row, o + (size_t)i * row, row * sizeof *o);
+    for (int i = 0; i < p->n_rows; i++) memcpy(out + (size_t)row_of_q[i] * row, o + (size_t)i * row, row * sizeof *o);
     attn_plan_free(p);
     threads_free(team);
     free(row_of_q);
@@ -281,8 +280,12 @@ static void grow(family *f, uint64_t seed)
     const int heads[][2] = {{6, 2}, {3, 3}, {4, 1}, {17, 1}};
     const int blocks[] = {8, 16, 32, 256};
     uint64_t r = mix(seed + 1);
-    *f = (family){.n_heads = heads[r % 4][0], .n_kv_heads = heads[r % 4][1], .d = 8 + 16 * (int)(r >> 8 & 1),
-                  .block_tokens = blocks[r >> 16 & 3], .half = r >> 24 & 1, .identity = seed,
+    *f = (family){.n_heads = heads[r % 4][0],
+                  .n_kv_heads = heads[r % 4][1],
+                  .d = 8 + 16 * (int)(r >> 8 & 1),
+                  .block_tokens = blocks[r >> 16 & 3],
+                  .half = r >> 24 & 1,
+                  .identity = seed,
                   .n = 2 + (int)((r >> 32 & 0xFF) % 9)};
     if (r >> 60 & 1) f->window = 100 + (int)((r >> 40 & 0xFFFF) % 700);
     for (int i = 0; i < f->n; i++) {
@@ -327,7 +330,9 @@ static void make_fan(family *f, int n, int prefix, int n_more, int more, int own
     f->n = n;
     for (int i = 0; i < n; i++) {
         bool deep = i < n_more;
-        f->b[i] = (branch){.parent = i ? 0 : -1, .fork = i ? prefix + (deep ? more : 0) : 0, .n_rows = 1,
+        f->b[i] = (branch){.parent = i ? 0 : -1,
+                           .fork = i ? prefix + (deep ? more : 0) : 0,
+                           .n_rows = 1,
                            .n_ctx = prefix + (deep ? more : 0) + own};
     }
     fill_family(f);

@@ -117,8 +117,11 @@ static void open_fan(fan_run *r, const model *m, threads *team, fan w)
 {
     status st = STATUS_INIT;
     assert_int_equal(threads_resize(team, w.threads, &st), ST_OK);
-    engine_config c = {.context = PREFIX + OWN, .chunk = w.chunk > w.n_seqs * OWN ? w.chunk : w.n_seqs * OWN,
-                       .n_sessions = w.n_seqs, .block_tokens = w.block_tokens, .no_split = w.no_split,
+    engine_config c = {.context = PREFIX + OWN,
+                       .chunk = w.chunk > w.n_seqs * OWN ? w.chunk : w.n_seqs * OWN,
+                       .n_sessions = w.n_seqs,
+                       .block_tokens = w.block_tokens,
+                       .no_split = w.no_split,
                        .no_cascade = w.no_cascade};
     if (engine_new(&r->e, m, team, &c, &st)) fail_msg("%s", st.text);
     assert_int_equal(kv_seq_new(&r->seqs[0], engine_cache(r->e), &st), ST_OK);
@@ -176,15 +179,16 @@ static void compare_fan(const model *m, threads *team, const int32_t *ids, fan w
 
 static void check_fans(const char *file)
 {
-    const fan fans[] = {{.n_seqs = 33, .threads = 2, .block_tokens = 16, .chunk = 512},
-                        {.n_seqs = 33, .threads = 2, .block_tokens = 16, .chunk = 512, .no_cascade = true},
-                        {.n_seqs = 1, .threads = 2, .block_tokens = 16, .chunk = 29},
-                        {.n_seqs = 16, .threads = 4, .block_tokens = 16, .chunk = 64, .no_split = true},
-                        {.n_seqs = 5, .threads = 3, .block_tokens = 8, .chunk = 512, .ragged = true},
-                        {.n_seqs = 8, .threads = 3, .block_tokens = 32, .chunk = 100, .no_split = true, .no_cascade = true},
-                        {.n_seqs = 2, .threads = 1, .block_tokens = 64, .chunk = 256},
-                        {.n_seqs = 12, .threads = 4, .block_tokens = 128, .chunk = 512, .ragged = true},
-                        {.n_seqs = 17, .threads = 1, .block_tokens = 256, .chunk = 512}};
+    const fan fans[] = {
+        {.n_seqs = 33, .threads = 2, .block_tokens = 16, .chunk = 512},
+        {.n_seqs = 33, .threads = 2, .block_tokens = 16, .chunk = 512, .no_cascade = true},
+        {.n_seqs = 1, .threads = 2, .block_tokens = 16, .chunk = 29},
+        {.n_seqs = 16, .threads = 4, .block_tokens = 16, .chunk = 64, .no_split = true},
+        {.n_seqs = 5, .threads = 3, .block_tokens = 8, .chunk = 512, .ragged = true},
+        {.n_seqs = 8, .threads = 3, .block_tokens = 32, .chunk = 100, .no_split = true, .no_cascade = true},
+        {.n_seqs = 2, .threads = 1, .block_tokens = 64, .chunk = 256},
+        {.n_seqs = 12, .threads = 4, .block_tokens = 128, .chunk = 512, .ragged = true},
+        {.n_seqs = 17, .threads = 1, .block_tokens = 256, .chunk = 512}};
     const int blocks[] = {8, 16, 32, 64, 128, 256};
     status st = STATUS_INIT;
     threads *team = NULL;
@@ -193,12 +197,18 @@ static void check_fans(const char *file)
     int32_t ids[PREFIX];
     uint64_t want[MAX_FAN];
     read_text(m, ids, PREFIX);
-    hash_fan(m, team, ids, (fan){.n_seqs = MAX_FAN, .threads = 2, .block_tokens = 16, .chunk = 512, .alone = true}, want);
+    hash_fan(m, team, ids, (fan){.n_seqs = MAX_FAN, .threads = 2, .block_tokens = 16, .chunk = 512, .alone = true},
+             want);
     for (int s = 1; s < MAX_FAN; s++) assert_true(want[s] != want[s - 1]);
     for (size_t i = 0; i < sizeof fans / sizeof *fans; i++) compare_fan(m, team, ids, fans[i], want);
     for (int i = 0; getenv("TEST_FULL") && i < 4 * MAX_FAN; i++) {
-        fan w = {.n_seqs = 1 + i % MAX_FAN, .threads = 1 + i % 4, .block_tokens = blocks[i % 6], .chunk = 64 + i,
-                 .ragged = i % 5 == 0, .no_split = i % 3 == 0, .no_cascade = i % 7 == 0};
+        fan w = {.n_seqs = 1 + i % MAX_FAN,
+                 .threads = 1 + i % 4,
+                 .block_tokens = blocks[i % 6],
+                 .chunk = 64 + i,
+                 .ragged = i % 5 == 0,
+                 .no_split = i % 3 == 0,
+                 .no_cascade = i % 7 == 0};
         compare_fan(m, team, ids, w, want);
     }
     model_free(m);
@@ -240,11 +250,8 @@ static void scalar_kernels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(smollm2),
-        cmocka_unit_test(gemma3),
-        cmocka_unit_test(smollm2_prefixes),
-        cmocka_unit_test(gemma3_prefixes),
-        cmocka_unit_test(scalar_kernels),
+        cmocka_unit_test(smollm2),         cmocka_unit_test(gemma3),         cmocka_unit_test(smollm2_prefixes),
+        cmocka_unit_test(gemma3_prefixes), cmocka_unit_test(scalar_kernels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
