@@ -72,9 +72,8 @@ static void print_pairs(const report *p)
 
 static void print_markdown(const report *p)
 {
-    if (p->n)
-        printf("| test | kv | threads | tokens/s | min | max | limit | percent | MB/token | hash |\n"
-               "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n");
+    if (p->n) printf("| test | kv | threads | tokens/s | min | max | limit | percent | MB/token | hash |\n"
+                     "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n");
     for (int i = 0; i < p->n; i++) {
         const bench_result *r = &p->results[i];
         printf("| %s | %s | %d | %.1f | %.1f | %.1f | %.0f | %.0f | %.2f | %016llx |\n", r->test.name, p->kv,
@@ -133,30 +132,15 @@ static int run(const args *a, status *st)
 
 static const option_spec options[] = {
     {.name = "model", .letter = 'm', .kind = OPTION_STRING, .arg = "MODEL", .help = "the model, by path or name"},
-    {.name = "tests",
-     .kind = OPTION_STRING,
-     .arg = "LIST",
-     .fallback = DEFAULT_TESTS,
+    {.name = "tests", .kind = OPTION_STRING, .arg = "LIST", .fallback = DEFAULT_TESTS,
      .help = "what to time, separated by commas"},
-    {.name = "reps",
-     .letter = 'r',
-     .kind = OPTION_INT,
-     .arg = "N",
-     .fallback = "3",
-     .min = 1,
-     .max = BENCH_MAX_REPS,
+    {.name = "reps", .letter = 'r', .kind = OPTION_INT, .arg = "N", .fallback = "3", .min = 1, .max = BENCH_MAX_REPS,
      .help = "timed runs of each test, after one to warm up"},
     {.name = "no-cache", .kind = OPTION_FLAG, .help = "generation without a cache beside the cached one"},
     {.name = "no-split", .kind = OPTION_FLAG, .help = "attention of a row is not split over workers (same bits)"},
-    {.name = "no-cascade",
-     .kind = OPTION_FLAG,
+    {.name = "no-cascade", .kind = OPTION_FLAG,
      .help = "blocks that sequences share are read by each of them (same bits)"},
-    {.name = "output",
-     .letter = 'o',
-     .kind = OPTION_CHOICE,
-     .arg = "FORM",
-     .fallback = "md",
-     .choices = "md|csv|json",
+    {.name = "output", .letter = 'o', .kind = OPTION_CHOICE, .arg = "FORM", .fallback = "md", .choices = "md|csv|json",
      .help = "form of the table"},
     {.name = "json", .kind = OPTION_FLAG, .help = "short for --output json"},
     RUNTIME_OPTIONS,
