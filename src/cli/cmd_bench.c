@@ -111,7 +111,9 @@ static int run(const args *a, status *st)
     if (!model_name) return status_set(st, ST_ARG, STATUS_NO_POS, "name a model"), 2;
     if (bench_parse(tests, &n, args_string(a, "tests"), st)) return 2;
     if (no_cache && !args_given(a, "tests")) n = 0;
-    engine_config c = {.n_sessions = bench_sessions(tests, n), .no_split = args_flag(a, "no-split")};
+    engine_config c = {.n_sessions = bench_sessions(tests, n),
+                       .no_split = args_flag(a, "no-split"),
+                       .no_cascade = args_flag(a, "no-cascade")};
     c.context = bench_context(tests, n) > 256 ? bench_context(tests, n) : 256;
     runtime r = {0};
     report p = {.reps = (int)args_int(a, "reps")};
@@ -136,6 +138,8 @@ static const option_spec options[] = {
      .help = "timed runs of each test, after one to warm up"},
     {.name = "no-cache", .kind = OPTION_FLAG, .help = "generation without a cache beside the cached one"},
     {.name = "no-split", .kind = OPTION_FLAG, .help = "attention of a row is not split over workers (same bits)"},
+    {.name = "no-cascade", .kind = OPTION_FLAG,
+     .help = "blocks that sequences share are read by each of them (same bits)"},
     {.name = "output", .letter = 'o', .kind = OPTION_CHOICE, .arg = "FORM", .fallback = "md", .choices = "md|csv|json",
      .help = "form of the table"},
     {.name = "json", .kind = OPTION_FLAG, .help = "short for --output json"},
@@ -151,7 +155,8 @@ const command cmd_bench = {
     .max_positional = 1,
     .summary = "Measure tokens per second against what the machine allows",
     .details = "Tests: ppN, prefill of N tokens; tgN@D, N single-token steps after D tokens of context; tbNxB@D, N "
-               "steps of B sequences of D tokens each. Prints median, minimum and maximum of the timed runs, the "
+               "steps of B sequences of D tokens each; spNxB@P+D, the same with a prefix of P tokens that all share. "
+               "Prints median, minimum and maximum of the timed runs, the "
                "limit (measured bandwidth over the bytes that a token needs, or operations over measured peak, "
                "whichever is lower), the percentage reached, and a hash of all logits.\n\n"
                "  kvasir bench smollm2-135m-instruct --tests pp512,tg32@0,tg32@2048 --threads 2\n"
