@@ -84,17 +84,18 @@ void mem_free(void *p)
 }
 
 #define HUGE_PAGE ((size_t)2 << 20)
+#define HUGE_BYTES (8 * HUGE_PAGE) /* smaller ones are rarely touched whole, and each huge page counts whole */
 
 static size_t page_round(size_t n)
 {
-    size_t unit = n >= 2 * HUGE_PAGE ? HUGE_PAGE : 4096;
+    size_t unit = n >= HUGE_BYTES ? HUGE_PAGE : 4096;
     return (n + unit - 1) / unit * unit;
 }
 
 void *mem_pages_alloc(size_t n)
 {
     if (must_fail() || n > SIZE_MAX / 2) return NULL;
-    size_t size = page_round(n ? n : 1), slack = size >= 2 * HUGE_PAGE ? HUGE_PAGE : 0;
+    size_t size = page_round(n ? n : 1), slack = size >= HUGE_BYTES ? HUGE_PAGE : 0;
     char *p = mmap(NULL, size + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) return NULL;
     if (slack) { /* cut to a huge-page boundary, so that the kernel can back all of it with huge pages */

@@ -125,11 +125,11 @@ static void the_nth_allocation_fails_once(void **state)
 static void pages_are_aligned_and_zero(void **state)
 {
     (void)state;
-    static const size_t sizes[] = {0, 1, 4096, 4097, 3 << 20, 4 << 20, (9 << 20) + 5};
+    static const size_t sizes[] = {0, 1, 4096, 4097, 15 << 20, 16 << 20, (19 << 20) + 5};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         char *p = mem_pages_alloc(sizes[i]);
         assert_non_null(p);
-        assert_int_equal((uintptr_t)p % (sizes[i] >= 4 << 20 ? 2 << 20 : 4096), 0);
+        assert_int_equal((uintptr_t)p % (sizes[i] >= 16 << 20 ? 2 << 20 : 4096), 0);
         assert_true(all_zero(p, sizes[i]));
         if (sizes[i]) p[sizes[i] - 1] = 1;
         assert_true(mem_stats().bytes >= before.bytes + sizes[i]);
