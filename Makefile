@@ -76,6 +76,9 @@ OBJECTS := $(LIB_OBJECTS) $(CLI_OBJECTS)
 UNIT_SOURCES := $(sort $(wildcard tests/unit/test_*.c))
 UNIT_SUPPORT := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(UNIT_SOURCES),$(wildcard tests/unit/*.c)))
 UNIT_PROGRAMS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(UNIT_SOURCES))
+# check-kernel is linked with kernels and base alone, so that it can be built for other machines, without any library.
+CHECK_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(sort $(wildcard tests/check/*.c)) \
+	$(filter-out src/base/hash.c,$(filter src/base/%.c src/kernel/%.c,$(SOURCES))))
 BENCH_PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard bench/*.c)))
 FUZZ_SOURCES := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_PROGRAMS := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/%,$(FUZZ_SOURCES))
@@ -146,6 +149,11 @@ $(BUILD)/tests/test_%: $(BUILD)/obj/tests/unit/test_%.o $(UNIT_SUPPORT) $(TEST_A
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  LINK  $@")
 	$(Q)$(LINK) $^ -lcmocka $(CLI_LIBS) $(LIB_LIBS) -o $@
+
+$(BUILD)/tests/check-kernel: $(CHECK_OBJECTS)
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "  LINK  $@")
+	$(Q)$(LINK) $^ -lm -lpthread -o $@
 
 $(BUILD)/tests/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(TEST_ARCHIVE)
 	@mkdir -p $(@D)
