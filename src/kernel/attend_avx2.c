@@ -8,7 +8,7 @@
 
 #if defined(__x86_64__)
 
-#include "kernel/avx2_math.h"
+#include "kernel/math8.h"
 
 #define INLINE static inline __attribute__((always_inline))
 #define TILE_VECS 8
