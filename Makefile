@@ -1,6 +1,6 @@
 # Kvasir's build. `make help` lists the targets.
 #
-#   VARIANT=release|asan|tsan|fuzz   what to build (each has its own folder, build/<variant>)
+#   VARIANT=release|asan|tsan|fuzz   what to build (each has its own folder, build/<variant>); arm: check-kernel for AArch64
 #   CC=clang                         another compiler (its own folder too: build/<variant>-clang)
 #   WERROR=1                         warnings are errors (the tests build that way)
 #   V=1                              show the commands
@@ -31,11 +31,12 @@ OPT_release := -O3 -g
 OPT_asan := -O1 -g -fno-omit-frame-pointer
 OPT_tsan := -O1 -g -fno-omit-frame-pointer
 OPT_fuzz := -O1 -g -fno-omit-frame-pointer
+OPT_arm := -O3 -g
 SANITIZE_asan := -fsanitize=address,undefined -fno-sanitize-recover=all
 SANITIZE_tsan := -fsanitize=thread
 SANITIZE_fuzz := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
 ifeq ($(OPT_$(VARIANT)),)
-$(error VARIANT=$(VARIANT) is not known; choose release, asan, tsan or fuzz)
+$(error VARIANT=$(VARIANT) is not known; choose release, asan, tsan, fuzz or arm)
 endif
 
 SUFFIX := $(addprefix -,$(filter-out gcc cc,$(notdir $(firstword $(CC)))))
@@ -43,6 +44,10 @@ BUILD := build/$(VARIANT)$(SUFFIX)
 ifeq ($(VARIANT),fuzz)
 override CC := clang
 BUILD := build/fuzz
+endif
+ifeq ($(VARIANT),arm)
+override CC := aarch64-linux-gnu-gcc
+BUILD := build/arm
 endif
 export ASAN_OPTIONS ?= allocator_may_return_null=1:detect_stack_use_after_return=1
 export TSAN_OPTIONS ?= allocator_may_return_null=1
@@ -59,7 +64,7 @@ WARNINGS += -Wno-maybe-uninitialized # the instrumentation hides from gcc what i
 endif
 endif
 KV_CPPFLAGS := -D_GNU_SOURCE -DKVASIR_VERSION='"$(VERSION)"' -Isrc -Iinclude \
-	$(shell pkg-config --cflags $(LIB_PACKAGES) $(CLI_PACKAGES) 2>/dev/null)
+	$(if $(filter arm,$(VARIANT)),,$(shell pkg-config --cflags $(LIB_PACKAGES) $(CLI_PACKAGES) 2>/dev/null))
 KV_CFLAGS := -std=c11 $(WARNINGS) -fPIC -fvisibility=hidden -ffp-contract=off $(SANITIZE_$(VARIANT))
 COMPILE = $(CC) $(KV_CPPFLAGS) $(CPPFLAGS) $(KV_CFLAGS) $(CFLAGS)
 LINK = $(CC) $(KV_CFLAGS) $(CFLAGS) $(LDFLAGS)
@@ -67,6 +72,8 @@ LIB_LIBS := $(shell pkg-config --libs $(LIB_PACKAGES) 2>/dev/null) -lm -lpthread
 CLI_LIBS := $(shell pkg-config --libs $(CLI_PACKAGES) 2>/dev/null)
 AVX2 := $(if $(findstring x86_64,$(shell $(CC) -dumpmachine 2>/dev/null)),-mavx2 -mfma -mf16c)
 AVX512 := $(if $(AVX2),$(AVX2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni)
+DOTPROD := $(if $(findstring aarch64,$(shell $(CC) -dumpmachine 2>/dev/null)),-march=armv8.2-a+dotprod)
+FOR_FILE = $(if $(filter %_avx2.c,$(1)),$(AVX2))$(if $(filter %_avx512.c,$(1)),$(AVX512))$(if $(filter %_dotprod.c,$(1)),$(DOTPROD))
 
 # ---- Files. Everything in src/ but src/cli is the library; new files need no edit here.
 SOURCES := $(sort $(wildcard src/*/*.c src/*/*/*.c))
@@ -108,10 +115,10 @@ all: kvasir $(LIBRARIES) ## the program ./kvasir and the libraries (the default)
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags | build/.dependencies
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  CC    $< ($(notdir $(BUILD)))")
-	$(Q)$(COMPILE) $(if $(filter %_avx2.c,$<),$(AVX2))$(if $(filter %_avx512.c,$<),$(AVX512)) -MMD -MP -c $< -o $@
+	$(Q)$(COMPILE) $(call FOR_FILE,$<) -MMD -MP -c $< -o $@
 
 # Objects are made anew when a flag changes, what is linked of them when a source comes or goes.
-$(BUILD)/flags: REMEMBER = $(COMPILE) $(AVX512)
+$(BUILD)/flags: REMEMBER = $(COMPILE) $(AVX512)$(DOTPROD)
 $(BUILD)/sources: REMEMBER = $(SOURCES)
 $(BUILD)/flags $(BUILD)/sources: FORCE
 	@mkdir -p $(@D)
@@ -153,7 +160,7 @@ $(BUILD)/tests/test_%: $(BUILD)/obj/tests/unit/test_%.o $(UNIT_SUPPORT) $(TEST_A
 $(BUILD)/tests/check-kernel: $(CHECK_OBJECTS)
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  LINK  $@")
-	$(Q)$(LINK) $^ -lm -lpthread -o $@
+	$(Q)$(LINK) $(if $(filter arm,$(VARIANT)),-static) $^ -lm -lpthread -o $@
 
 $(BUILD)/tests/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(TEST_ARCHIVE)
 	@mkdir -p $(@D)

@@ -38,6 +38,12 @@ static inline void f8_store_part(float *p, int n, f8 x)
     _mm256_maskstore_ps(p, first_lanes(n), x);
 }
 
+/* Lanes begin..end - 1 to p[begin], ... */
+static inline void f8_store_lanes(float *p, int begin, int end, f8 x)
+{
+    _mm256_maskstore_ps(p, _mm256_andnot_si256(first_lanes(begin), first_lanes(end)), x);
+}
+
 static inline void f8_store_half(uint16_t *p, f8 x)
 {
     _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));

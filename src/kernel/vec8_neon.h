@@ -41,6 +41,14 @@ static inline void f8_store_part(float *p, int n, f8 x)
     memcpy(p, all, (size_t)n * sizeof *p);
 }
 
+/* Lanes begin..end - 1 to p[begin], ... */
+static inline void f8_store_lanes(float *p, int begin, int end, f8 x)
+{
+    float all[8];
+    f8_store(all, x);
+    memcpy(p + begin, all + begin, (size_t)(end - begin) * sizeof *p);
+}
+
 static inline void f8_store_half(uint16_t *p, f8 x)
 {
     vst1q_u16(p, vreinterpretq_u16_f16(vcvt_high_f16_f32(vcvt_f16_f32(x.lo), x.hi)));
