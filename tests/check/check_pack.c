@@ -81,13 +81,13 @@ static bool same_strip(const act_strip *a, const act_strip *b)
            first_difference(a->d, b->d, 2) < 0 && first_difference(&a->s, &b->s, 1) < 0;
 }
 
-/* Halves of the strip of other sizes, down to what becomes zeros. */
+/* Halves of strips of other sizes, down to what becomes zeros, and the size where that begins. */
 static void scale_halves(check *c, float *x, int64_t k)
 {
     const float by[] = {1, 1, 1, 0x1p-10f, 0x1p10f, 0x1p-121f, 0x1p-119f, 0};
     for (int64_t i = 0; i < k; i += 16) {
-        float f = by[check_draw(c) % 8];
-        for (int64_t j = i; j < i + 16; j++) x[j] *= f;
+        uint32_t which = check_draw(c) % 9;
+        for (int64_t j = i; j < i + 16; j++) x[j] = which < 8 ? x[j] * by[which] : 0x1p-120f;
     }
 }
 
