@@ -18,8 +18,8 @@
 /* panel_bytes, pack, unpack_row, quantize, product, product_exact */
 void product_fill_scalar(kernels *k);
 void product_fill_avx2(kernels *k);
-void product_fill_avx512(kernels *k); /* product of the quantized types */
-void product_fill_neon(kernels *k);   /* quantize, product, product_exact */
+void product_fill_avx512(kernels *k);  /* product of the quantized types */
+void product_fill_neon(kernels *k);    /* quantize, product, product_exact */
 void product_fill_dotprod(kernels *k); /* product of the quantized types */
 
 /* rms_norm, add, scale, silu_mul, gelu_mul, softcap, rope, to_half */

@@ -18,7 +18,8 @@
 static void strip_to_floats(dtype t, const uint8_t *block, int s, strip_floats out)
 {
     switch (t) {
-#define CASE(type) case DTYPE_##type: quantized_floats(DTYPE_##type, block, s, out); break;
+#define CASE(type)                                                                                                     \
+    case DTYPE_##type: quantized_floats(DTYPE_##type, block, s, out); break;
         STRIP_TYPES(CASE)
 #undef CASE
     default: break;

@@ -45,7 +45,8 @@ INLINE f8 load_floats(dtype t, const uint8_t *p)
     if (t == DTYPE_F32) return (f8){vreinterpretq_f32_u8(vld1q_u8(p)), vreinterpretq_f32_u8(vld1q_u8(p + 16))};
     if (t == DTYPE_F16) return f8_load_half(p);
     uint16x8_t h = vreinterpretq_u16_u8(vld1q_u8(p));
-    return (f8){vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(h), 16)), vreinterpretq_f32_u32(vshll_high_n_u16(h, 16))};
+    return (f8){vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(h), 16)),
+                vreinterpretq_f32_u32(vshll_high_n_u16(h, 16))};
 }
 
 #include "kernel/product_float8.h"

@@ -21,8 +21,8 @@ INLINE i8 half_dot(dtype t, const b32 code[4], const int8_t q[16], i8 sum)
     return sum;
 }
 #else
-/* Two rows: products of codes 0..7 of four vectors, as four sums. The int16 sums cannot overflow: 4 * 63 * 127 = 32004 up to
- * 6 bits, 2 * 128 * 127 = 32512 beyond. */
+/* Two rows: products of codes 0..7 of four vectors, as four sums. The int16 sums cannot overflow: 4 * 63 * 127 = 32004
+ * up to 6 bits, 2 * 128 * 127 = 32512 beyond. */
 INLINE int32x4_t two_rows(dtype t, int8x8_t c0, int8x8_t c1, int8x8_t c2, int8x8_t c3, const int8x8_t a[4])
 {
     const bool wide = qtypes[t].bits == 8 || t == DTYPE_IQ4_NL || t == DTYPE_IQ4_XS;
@@ -142,7 +142,8 @@ static void product_quantized(dtype t, const void *panels, int n, int64_t k, con
                               int64_t stride)
 {
     switch (t) {
-#define CASE(type) case DTYPE_##type: product(DTYPE_##type, panels, n, k, a, y, stride); break;
+#define CASE(type)                                                                                                     \
+    case DTYPE_##type: product(DTYPE_##type, panels, n, k, a, y, stride); break;
         STRIP_TYPES(CASE)
 #undef CASE
     default: break;

@@ -1,5 +1,4 @@
-/* strip_neon.h - a panel's strip in registers, and its products, for the NEON files alone: compiled with the dot-product
- * instruction in product_dotprod.c, without it in product_neon.c. Panel bytes: see panel.h.
+/* strip_neon.h - a panel's strip in registers, for the NEON files alone. Panel bytes: see panel.h.
  *
  * Every function is inlined with a constant type, so that a strip's arrays are registers and its switches vanish.
  */
@@ -23,7 +22,7 @@ typedef struct i8 {
 /* Codes of half h: code[4 h + j], signed; to get the value, strip_offset is subtracted. */
 typedef struct strip {
     b32 code[8];
-    f8 scale, min;             /* one scale per 32 inputs: of the strip, min to be added; scales per 16: d, and -dmin */
+    f8 scale, min;           /* one scale per 32 inputs: of the strip, min to be added; scales per 16: d, and -dmin */
     i8 scale16[2], min16[2]; /* scales per 16, minimums per 16: of each half */
 } strip;
 
@@ -81,7 +80,8 @@ INLINE int8x16_t move_bits(int8x16_t v, int from, int to, int count)
 
 INLINE b32 or_bits(b32 code, b32 v, int from, int to, int count)
 {
-    return (b32){vorrq_s8(code.lo, move_bits(v.lo, from, to, count)), vorrq_s8(code.hi, move_bits(v.hi, from, to, count))};
+    return (b32){vorrq_s8(code.lo, move_bits(v.lo, from, to, count)),
+                 vorrq_s8(code.hi, move_bits(v.hi, from, to, count))};
 }
 
 INLINE void load_nibbles(const uint8_t *plane, b32 code[8])

@@ -1,5 +1,5 @@
-/* vec8.h - eight floats: one AVX2 register, or two of NEON. Loops written over it serve both, and give both the same bits.
- * For files compiled for one of the two alone.
+/* vec8.h - eight floats: one AVX2 register, or two of NEON. Loops written over it serve both, and give both the same
+ * bits. For files compiled for one of the two alone.
  *
  *      f8_load, f8_load_half   from memory, of any alignment of the element       f8_load_part: n < 8, zeros behind
  *      f8_fma(a, b, c)         a b + c, rounded once                              f8_fnma(a, b, c): c - a b

@@ -16,7 +16,7 @@
 #define GUARD 64
 #define PATTERN 0xA5
 
-const char *const values_name[N_VALUES] = {"ordinary",  "near zero", "large", "huge",  "denormal",
+const char *const values_name[N_VALUES] = {"ordinary",  "near zero", "large", "huge",      "denormal",
                                            "all equal", "zero",      "signs", "not finite"};
 
 typedef struct array {

@@ -3,11 +3,11 @@
  *      entry   one slot of the kernel table: how to check it at one level, how to time it at all
  *      case    what a check tries once, with a description that every failure and crash is told with
  *
- *      a guarded array:   64 bytes | the array | slack | a page that faults        pattern in the 64 bytes and the slack
+ *      a guarded array:   64 bytes | the array | slack | a page that faults     a pattern in the 64 bytes and the slack
  *
  * C1 A check draws from (seed, entry) alone: every level meets the same numbers, and --only changes none of them.
- * C2 Touching what lies behind an array faults (arrays end at the page, but for the slack that alignment asks for, which is
- *    compared like the bytes before it): the entry, level and case are told.
+ * C2 Touching what lies behind an array faults (arrays end at the page, but for the slack that alignment asks for,
+ *    which is compared like the bytes before it): the entry, level and case are told.
  */
 #ifndef KVASIR_TESTS_CHECK_H
 #define KVASIR_TESTS_CHECK_H
@@ -56,8 +56,8 @@ void check_guards(check *c);
 /* Only the first failure is kept. */
 void check_fail(check *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-uint32_t check_draw(check *c);   /* 32 random bits */
-float check_uniform(check *c);   /* [-1, 1) */
+uint32_t check_draw(check *c); /* 32 random bits */
+float check_uniform(check *c); /* [-1, 1) */
 
 typedef enum values {
     ORDINARY,
@@ -67,7 +67,7 @@ typedef enum values {
     DENORMAL,
     EQUAL,
     ZEROS,
-    SIGNS,     /* runs of sixteen 1 or -1 */
+    SIGNS,      /* runs of sixteen 1 or -1 */
     NOT_FINITE, /* ordinary ones with an infinity and a NaN among them */
     N_VALUES
 } values;

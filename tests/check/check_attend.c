@@ -1,5 +1,5 @@
-/* One chunk of attention, in blocks whose unused memory is NaN; and the merging of partials. Scores and sums differ from the
- * reference's by rounding: the bounds are multiples of sums of absolute products. */
+/* One chunk of attention, in blocks whose unused memory is NaN; and the merging of partials. Scores and sums differ from
+ * the reference's by rounding: the bounds are multiples of sums of absolute products. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -63,7 +63,7 @@ static void put_token(check *c, const attend_input *in, uint8_t *block, int row)
         put_element(block + in->args.v_offset, (int64_t)row * is->d_v + d, is->half, check_uniform(c));
 }
 
-/* Blocks from the end of the memory to its start; the first token lies somewhere in its block; spans end at random too. */
+/* Blocks from the end of the memory to its start; the first token lies anywhere in its block; spans end at random too. */
 static void place_tokens(check *c, attend_input *in)
 {
     const attend_case *is = &in->is;
@@ -72,7 +72,8 @@ static void place_tokens(check *c, attend_input *in)
     in->args.v_offset = in->args.k_offset + tokens * (size_t)is->d_k * elem;
     size_t block_bytes = in->args.v_offset + tokens * (size_t)is->d_v * elem;
     int row = (int)(check_draw(c) % (uint32_t)is->block_tokens), n_blocks = (row + is->n - 1) / is->block_tokens + 1;
-    uint8_t *memory = check_array(c, (size_t)n_blocks * block_bytes, 64), *block = memory + (size_t)(n_blocks - 1) * block_bytes;
+    uint8_t *memory = check_array(c, (size_t)n_blocks * block_bytes, 64),
+            *block = memory + (size_t)(n_blocks - 1) * block_bytes;
     memset(memory, 0xFF, (size_t)n_blocks * block_bytes);
     int n = 0;
     bool fresh = true;
@@ -104,7 +105,8 @@ static void make_rows(check *c, attend_input *in)
         if (is->sees == WINDOW) row->lo = row->hi - 1 - (int64_t)(check_draw(c) % (uint32_t)is->n);
         if (is->sees == TREE) {
             in->masks[r] = check_draw(c) | (uint64_t)1 << r;
-            *row = (attn_row){.lo = 0, .hi = end + r % 3, .mask = &in->masks[r], .mask_n = 1 + (int)(check_draw(c) % 32)};
+            *row =
+                (attn_row){.lo = 0, .hi = end + r % 3, .mask = &in->masks[r], .mask_n = 1 + (int)(check_draw(c) % 32)};
         }
         if (check_draw(c) % 16 == 0) row->hi = row->lo; /* sees nothing */
         in->row[r] = row;
@@ -159,7 +161,7 @@ static partials attend(check *c, const kernels *ks, attend_input *in)
     return p;
 }
 
-/* What bounds the errors of a row: the largest sum of absolute products of a score, and sum p|v| for each dimension of V. */
+/* What bounds a row's errors: the largest sum of absolute products of a score, and sum p|v| for each dimension of V. */
 static double row_sizes(const attend_input *in, int r, double m, double *sizes)
 {
     const attend_case *is = &in->is;
@@ -198,7 +200,8 @@ static void check_row(check *c, const attend_input *in, int r, const partials *g
     }
     double error = 2 * (is->d_k + 2) * ULP * row_sizes(in, r, m, sizes) + 16 * ULP * (double)is->softcap;
     double relative = expm1(2 * error) + (is->n + 16) * ULP, factor = exp((double)got->m[r] - m);
-    if (!(fabs((double)got->m[r] - m) <= error)) check_fail(c, "row %d: m %.9g, reference %.9g", r, (double)got->m[r], m);
+    if (!(fabs((double)got->m[r] - m) <= error))
+        check_fail(c, "row %d: m %.9g, reference %.9g", r, (double)got->m[r], m);
     if (!(fabs(got->l[r] * factor - want->l[r]) <= relative * want->l[r]))
         check_fail(c, "row %d: l %.9g, reference %.9g", r, got->l[r] * factor, (double)want->l[r]);
     for (int d = 0; d < is->d_v; d++) {
@@ -209,15 +212,16 @@ static void check_row(check *c, const attend_input *in, int r, const partials *g
 
 static void check_chunk(check *c, const attend_case *is)
 {
-    check_case(c, "%d rows, d_k %d, d_v %d, places %d..%d in blocks of %d%s, view %d, softcap %g, q %s", is->n_rows, is->d_k,
-               is->d_v, is->first, is->first + is->n, is->block_tokens, is->holes ? " with holes" : "", is->sees,
-               (double)is->softcap, values_name[is->q]);
+    check_case(c, "%d rows, d_k %d, d_v %d, places %d..%d in blocks of %d%s, view %d, softcap %g, q %s", is->n_rows,
+               is->d_k, is->d_v, is->first, is->first + is->n, is->block_tokens, is->holes ? " with holes" : "",
+               is->sees, (double)is->softcap, values_name[is->q]);
     attend_input *in = make_input(c, is);
     partials got = attend(c, c->ks, in), want = attend(c, c->ref, in);
     for (int r = 0; r < is->n_rows; r++) check_row(c, in, r, &got, &want);
     if (!c->below) return;
     partials below = attend(c, c->below, in);
-    if (first_difference(got.o, below.o, is->n_rows * is->d_v) >= 0 || first_difference(got.m, below.m, 2 * is->n_rows) >= 0)
+    if (first_difference(got.o, below.o, is->n_rows * is->d_v) >= 0 ||
+        first_difference(got.m, below.m, 2 * is->n_rows) >= 0)
         check_fail(c, "other bits than %s", c->below->name);
 }
 
@@ -226,7 +230,10 @@ static void check_attend(check *c)
     const int sizes[] = {8, 16, 24, 32, 64, 72, 80, 96, 128, 192, 256, MAX_D};
     const values kinds[] = {ORDINARY, ORDINARY, NEAR_ZERO, LARGE, DENORMAL, EQUAL, ZEROS, SIGNS};
     for (int i = 0; i < 160; i++) {
-        attend_case is = {.half = c->entry->which, .n_rows = i % ATTEND_ROWS + 1, .block_tokens = 8 << i % 6, .sees = (view)(i % N_VIEWS)};
+        attend_case is = {.half = c->entry->which,
+                          .n_rows = i % ATTEND_ROWS + 1,
+                          .block_tokens = 8 << i % 6,
+                          .sees = (view)(i % N_VIEWS)};
         is.d_k = sizes[check_draw(c) % 12];
         is.d_v = check_draw(c) % 2 ? is.d_k : sizes[check_draw(c) % 12];
         is.n = 1 + (int)(check_draw(c) % (i % 4 ? 64 : ATTN_CHUNK));
@@ -278,7 +285,8 @@ static void check_merged(check *c, merge_input in, values what)
     if (!c->below) return;
     below.o = memcpy(check_floats(c, in.d_v), in.o, (size_t)in.d_v * sizeof(float));
     call_merge(c->below, &below);
-    if (first_difference(got.o, below.o, in.d_v) >= 0 || got.l != below.l) check_fail(c, "other bits than %s", c->below->name);
+    if (first_difference(got.o, below.o, in.d_v) >= 0 || got.l != below.l)
+        check_fail(c, "other bits than %s", c->below->name);
 }
 
 static void check_merge(check *c)
@@ -327,8 +335,16 @@ static void time_merge(check *c)
 int check_attend_entries(check_entry *e)
 {
     const check_entry all[] = {
-        {.name = "attend_f32", .slot = offsetof(kernels, attend_f32), .which = false, .run = check_attend, .time = time_attend},
-        {.name = "attend_f16", .slot = offsetof(kernels, attend_f16), .which = true, .run = check_attend, .time = time_attend},
+        {.name = "attend_f32",
+         .slot = offsetof(kernels, attend_f32),
+         .which = false,
+         .run = check_attend,
+         .time = time_attend},
+        {.name = "attend_f16",
+         .slot = offsetof(kernels, attend_f16),
+         .which = true,
+         .run = check_attend,
+         .time = time_attend},
         {.name = "merge", .slot = offsetof(kernels, merge), .run = check_merge, .time = time_merge},
     };
     memcpy(e, all, sizeof all);

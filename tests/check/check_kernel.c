@@ -1,5 +1,5 @@
-/* check-kernel: every entry of the kernel table, at every level of this processor, against the scalar reference. Results are
- * printed as TAP. */
+/* check-kernel: every entry of the kernel table, at every level of this processor, against the scalar reference. Prints
+ * TAP. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,8 +68,8 @@ static bool run_entry(const check_entry *e, cpu_level level, const settings *s, 
     check_guards(&c);
     printf("%sok %d - %s %s\n", c.failed ? "not " : "", number, e->name, cpu_level_name(level));
     if (c.failed) {
-        printf("# %s\n# again: check-kernel --level %s --only %s --seed %llu\n", c.failure, cpu_level_name(level), e->name,
-               (unsigned long long)s->seed);
+        printf("# %s\n# again: check-kernel --level %s --only %s --seed %llu\n", c.failure, cpu_level_name(level),
+               e->name, (unsigned long long)s->seed);
     }
     fflush(stdout);
     return !c.failed;

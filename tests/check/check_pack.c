@@ -60,7 +60,8 @@ static void check_unpacked(check *c, dtype t, int n_rows, int64_t k, const uint8
         if (r < n_rows) dtype_to_float(t, rows + (size_t)r * dtype_row_bytes(t, k), want, k);
         c->ks->unpack_row(t, panel, r, k, got);
         for (int64_t i = 0; i < k; i++) { /* a missing row's zeros may be 0 * -8 */
-            if (!is_near(got[i], want[i], 0, 0)) check_fail(c, "row %d, weight %lld: %g, not %g", r, (long long)i, (double)got[i], (double)want[i]);
+            if (!is_near(got[i], want[i], 0, 0))
+                check_fail(c, "row %d, weight %lld: %g, not %g", r, (long long)i, (double)got[i], (double)want[i]);
         }
     }
 }
@@ -99,7 +100,8 @@ static void check_quantize(check *c)
         check_case(c, "k %lld, column %d of %d, %s", (long long)k, col, n_cols, values_name[round % N_VALUES]);
         float *x = check_floats(c, k);
         size_t n_bytes = (size_t)(k / 32 * n_cols) * sizeof(act_strip);
-        act_strip *want = check_array(c, n_bytes, _Alignof(act_strip)), *got = check_array(c, n_bytes, _Alignof(act_strip));
+        act_strip *want = check_array(c, n_bytes, _Alignof(act_strip)),
+                  *got = check_array(c, n_bytes, _Alignof(act_strip));
         memset(want, UNTOUCHED, n_bytes);
         memset(got, UNTOUCHED, n_bytes);
         check_fill(c, x, k, (values)(round % N_VALUES));

@@ -106,7 +106,8 @@ static void check_one(check *c, product_case is)
     for (int i = 0; i < is.n_cols; i++) {
         const float *x = got.y + i * got.y_stride, *y = want.y + i * want.y_stride;
         int64_t at = first_difference(x, y, is.n_panels * PANEL_ROWS);
-        if (at >= 0) check_fail(c, "column %d, row %lld: %.9g, reference %.9g", i, (long long)at, (double)x[at], (double)y[at]);
+        if (at >= 0)
+            check_fail(c, "column %d, row %lld: %.9g, reference %.9g", i, (long long)at, (double)x[at], (double)y[at]);
     }
 }
 
@@ -120,8 +121,10 @@ static int64_t length(dtype t, int n)
 static void check_product(check *c)
 {
     dtype t = (dtype)c->entry->which;
-    for (int n = 1; n <= ACT_COLS; n++) check_one(c, (product_case){length(t, 1 + !(n % 5)), 1 + !(n % 3), n, RANDOM, ORDINARY});
-    for (int n = 1; n <= 48; n++) check_one(c, (product_case){length(t, 1 + n % 2), 1 + n / 8, 1 + n % 8, RANDOM, ORDINARY});
+    for (int n = 1; n <= ACT_COLS; n++)
+        check_one(c, (product_case){length(t, 1 + !(n % 5)), 1 + !(n % 3), n, RANDOM, ORDINARY});
+    for (int n = 1; n <= 48; n++)
+        check_one(c, (product_case){length(t, 1 + n % 2), 1 + n / 8, 1 + n % 8, RANDOM, ORDINARY});
     for (int w = 0; w < N_CONTENTS; w++) {
         for (int a = 0; a < N_VALUES; a++) {
             for (int n = 1; n <= 4; n++) check_one(c, (product_case){length(t, n), 5 - n, n, (content)w, (values)a});
@@ -147,7 +150,10 @@ int check_product_entries(check_entry *e)
         for (int exact = 0; exact < 2; exact++, n++) {
             dtype t = weight_types[i];
             size_t table = exact ? offsetof(kernels, product_exact) : offsetof(kernels, product);
-            e[n] = (check_entry){.slot = table + t * sizeof(product_fn *), .which = (int)t, .run = check_product, .time = time_product};
+            e[n] = (check_entry){.slot = table + t * sizeof(product_fn *),
+                                 .which = (int)t,
+                                 .run = check_product,
+                                 .time = time_product};
             snprintf(e[n].name, sizeof e[n].name, "%s/%s", exact ? "product_exact" : "product", dtype_get(t)->name);
         }
     }

@@ -1,5 +1,5 @@
-/* Kernels over rows of floats: near the reference, the bits of the next lower level, and bits that depend on neither the place
- * in the row nor whether it is overwritten. */
+/* Kernels over rows of floats: near the reference, the bits of the next lower level, and bits that depend on neither
+ * the place in the row nor whether it is overwritten. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -112,7 +112,7 @@ static float *copy(check *c, const float *x, int64_t n)
 
 static void check_far(check *c, const struct elementwise *e)
 {
-    const float far[] = {1e20f,   -1e20f,  3.4e38f, -3.4e38f, 86.5f,    -86.5f,    87.5f, -87.5f,
+    const float far[] = {1e20f,  -1e20f,  3.4e38f, -3.4e38f, 86.5f,    -86.5f,    87.5f, -87.5f,
                          88.75f, -88.75f, 0.0f,    -0.0f,    INFINITY, -INFINITY, NAN,   0.625f};
     enum { N = sizeof far / sizeof far[0] };
     const float ones[N] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
@@ -218,7 +218,8 @@ static void check_rope(check *c)
 static void check_half(check *c, float x, uint16_t got)
 {
     uint16_t want = float_to_half(x);
-    if (isnan(x) ? !isnan(half_to_float(got)) : got != want) check_fail(c, "%.9g became %04x, not %04x", (double)x, got, want);
+    if (isnan(x) ? !isnan(half_to_float(got)) : got != want)
+        check_fail(c, "%.9g became %04x, not %04x", (double)x, got, want);
 }
 
 static void check_halves(check *c, const float *x, int64_t n)
@@ -314,7 +315,8 @@ int check_vector_entries(check_entry *e)
         {.name = "to_half", .slot = offsetof(kernels, to_half), .run = check_to_half, .time = time_to_half},
     };
     for (int i = 0; i < N_ELEMENTWISE; i++) {
-        e[i] = (check_entry){.slot = elementwise[i].slot, .which = i, .run = check_elementwise, .time = time_elementwise};
+        e[i] =
+            (check_entry){.slot = elementwise[i].slot, .which = i, .run = check_elementwise, .time = time_elementwise};
         snprintf(e[i].name, sizeof e[i].name, "%s", elementwise[i].name);
     }
     memcpy(e + N_ELEMENTWISE, others, sizeof others);

@@ -253,15 +253,9 @@ static void test_not_a_number_stays(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_add),
-        cmocka_unit_test(test_scale),
-        cmocka_unit_test(test_silu),
-        cmocka_unit_test(test_gelu),
-        cmocka_unit_test(test_softcap),
-        cmocka_unit_test(test_rms_norm),
-        cmocka_unit_test(test_rope),
-        cmocka_unit_test(test_far_values),
-        cmocka_unit_test(test_not_a_number_stays),
+        cmocka_unit_test(test_add),  cmocka_unit_test(test_scale),      cmocka_unit_test(test_silu),
+        cmocka_unit_test(test_gelu), cmocka_unit_test(test_softcap),    cmocka_unit_test(test_rms_norm),
+        cmocka_unit_test(test_rope), cmocka_unit_test(test_far_values), cmocka_unit_test(test_not_a_number_stays),
     };
     return cmocka_run_group_tests_name("vector", tests, NULL, NULL);
 }
