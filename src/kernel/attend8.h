@@ -1,5 +1,5 @@
-/* attend8.h - attention over vec8.h: eight tokens of K or eight dimensions of V in a vector; tiles of rows by vectors that fit
- * 32 registers of half the size, or 16 of the whole. Internal to src/kernel. */
+/* attend8.h - attention over vec8.h: eight tokens of K or eight dimensions of V in a vector; tiles of rows by vectors
+ * that fit 32 registers of half the size, or 16 of the whole. Internal to src/kernel. */
 #ifndef KVASIR_KERNEL_ATTEND8_H
 #define KVASIR_KERNEL_ATTEND8_H
 

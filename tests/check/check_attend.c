@@ -1,5 +1,5 @@
-/* One chunk of attention, in blocks whose unused memory is NaN; and the merging of partials. Scores and sums differ from
- * the reference's by rounding: the bounds are multiples of sums of absolute products. */
+/* One chunk of attention, in blocks whose unused memory is NaN; and the merging of partials. Scores and sums differ
+ * from the reference's by rounding: the bounds are multiples of sums of absolute products. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -63,7 +63,7 @@ static void put_token(check *c, const attend_input *in, uint8_t *block, int row)
         put_element(block + in->args.v_offset, (int64_t)row * is->d_v + d, is->half, check_uniform(c));
 }
 
-/* Blocks from the end of the memory to its start; the first token lies anywhere in its block; spans end at random too. */
+/* Blocks from the end of the memory to its start; the first token lies anywhere in a block; spans end at random too. */
 static void place_tokens(check *c, attend_input *in)
 {
     const attend_case *is = &in->is;
