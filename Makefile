@@ -1,6 +1,6 @@
 # Kvasir's build. `make help` lists the targets.
 #
-#   VARIANT=release|asan|tsan|fuzz   what to build (each has its own folder, build/<variant>)
+#   VARIANT=release|asan|tsan|fuzz   what to build (each has its own folder, build/<variant>); arm: check-kernel for AArch64
 #   CC=clang                         another compiler (its own folder too: build/<variant>-clang)
 #   WERROR=1                         warnings are errors (the tests build that way)
 #   V=1                              show the commands
@@ -14,6 +14,7 @@ WERROR ?= 0
 PREFIX ?= /usr/local
 T ?= base
 E2E ?= tests/e2e
+CHECK ?=
 FUZZ_SECONDS ?= 60
 TEST_FUZZ_SECONDS ?= 5
 MODEL ?= smollm2-135m-instruct
@@ -31,11 +32,12 @@ OPT_release := -O3 -g
 OPT_asan := -O1 -g -fno-omit-frame-pointer
 OPT_tsan := -O1 -g -fno-omit-frame-pointer
 OPT_fuzz := -O1 -g -fno-omit-frame-pointer
+OPT_arm := -O3 -g
 SANITIZE_asan := -fsanitize=address,undefined -fno-sanitize-recover=all
 SANITIZE_tsan := -fsanitize=thread
 SANITIZE_fuzz := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
 ifeq ($(OPT_$(VARIANT)),)
-$(error VARIANT=$(VARIANT) is not known; choose release, asan, tsan or fuzz)
+$(error VARIANT=$(VARIANT) is not known; choose release, asan, tsan, fuzz or arm)
 endif
 
 SUFFIX := $(addprefix -,$(filter-out gcc cc,$(notdir $(firstword $(CC)))))
@@ -43,6 +45,10 @@ BUILD := build/$(VARIANT)$(SUFFIX)
 ifeq ($(VARIANT),fuzz)
 override CC := clang
 BUILD := build/fuzz
+endif
+ifeq ($(VARIANT),arm)
+override CC := aarch64-linux-gnu-gcc
+BUILD := build/arm
 endif
 export ASAN_OPTIONS ?= allocator_may_return_null=1:detect_stack_use_after_return=1
 export TSAN_OPTIONS ?= allocator_may_return_null=1
@@ -59,7 +65,7 @@ WARNINGS += -Wno-maybe-uninitialized # the instrumentation hides from gcc what i
 endif
 endif
 KV_CPPFLAGS := -D_GNU_SOURCE -DKVASIR_VERSION='"$(VERSION)"' -Isrc -Iinclude \
-	$(shell pkg-config --cflags $(LIB_PACKAGES) $(CLI_PACKAGES) 2>/dev/null)
+	$(if $(filter arm,$(VARIANT)),,$(shell pkg-config --cflags $(LIB_PACKAGES) $(CLI_PACKAGES) 2>/dev/null))
 KV_CFLAGS := -std=c11 $(WARNINGS) -fPIC -fvisibility=hidden -ffp-contract=off $(SANITIZE_$(VARIANT))
 COMPILE = $(CC) $(KV_CPPFLAGS) $(CPPFLAGS) $(KV_CFLAGS) $(CFLAGS)
 LINK = $(CC) $(KV_CFLAGS) $(CFLAGS) $(LDFLAGS)
@@ -67,6 +73,8 @@ LIB_LIBS := $(shell pkg-config --libs $(LIB_PACKAGES) 2>/dev/null) -lm -lpthread
 CLI_LIBS := $(shell pkg-config --libs $(CLI_PACKAGES) 2>/dev/null)
 AVX2 := $(if $(findstring x86_64,$(shell $(CC) -dumpmachine 2>/dev/null)),-mavx2 -mfma -mf16c)
 AVX512 := $(if $(AVX2),$(AVX2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni)
+DOTPROD := $(if $(findstring aarch64,$(shell $(CC) -dumpmachine 2>/dev/null)),-march=armv8.2-a+dotprod)
+FOR_FILE = $(if $(filter %_avx2.c,$(1)),$(AVX2))$(if $(filter %_avx512.c,$(1)),$(AVX512))$(if $(filter %_dotprod.c,$(1)),$(DOTPROD))
 
 # ---- Files. Everything in src/ but src/cli is the library; new files need no edit here.
 SOURCES := $(sort $(wildcard src/*/*.c src/*/*/*.c))
@@ -75,14 +83,19 @@ CLI_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter src/cli/%,$(SOURCES)))
 OBJECTS := $(LIB_OBJECTS) $(CLI_OBJECTS)
 UNIT_SOURCES := $(sort $(wildcard tests/unit/test_*.c))
 UNIT_SUPPORT := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(UNIT_SOURCES),$(wildcard tests/unit/*.c)))
-UNIT_PROGRAMS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(UNIT_SOURCES))
+UNIT_PROGRAMS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(UNIT_SOURCES)) $(BUILD)/tests/check-kernel
 BENCH_PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard bench/*.c)))
 FUZZ_SOURCES := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_PROGRAMS := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/%,$(FUZZ_SOURCES))
+# check-kernel is linked with kernels and base alone, so that it can be built for other machines, without any library.
+CHECK_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(sort $(wildcard tests/check/*.c)) \
+	$(filter-out src/base/hash.c,$(filter src/base/%.c src/kernel/%.c,$(SOURCES))))
+# For AArch64 it runs emulated, on the processors named here: one with dot products, one without.
+ARM_PROGRAMS := $(addprefix build/arm/tests/check-kernel-,max cortex-a53)
 # Under the address sanitizer go the unit tests that need no real model (too slow there), under the thread sanitizer those of them that
 # speak of threads.
 SMALL_SOURCES = $(shell grep -L KVASIR_MODELS $(UNIT_SOURCES))
-SMALL_PROGRAMS = $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(SMALL_SOURCES))
+SMALL_PROGRAMS = $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(SMALL_SOURCES)) $(BUILD)/tests/check-kernel
 THREAD_PROGRAMS = $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(shell grep -li thread $(SMALL_SOURCES)))
 TEST_ARCHIVE := $(BUILD)/libeverything.a
 SHARED := libkvasir.so.$(VERSION)
@@ -96,8 +109,8 @@ SUBMAKE = $(MAKE) --no-print-directory $(PARALLEL)
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .SECONDARY:
-.PHONY: all help unit test test-unit test-e2e test-full asan tsan fuzz bench demo lint format install uninstall clean \
-	objects unit-programs small-programs thread-programs fuzz-programs bench-programs models FORCE
+.PHONY: all help unit test test-unit test-e2e test-full asan tsan fuzz check-kernel check-arm bench demo lint format install uninstall clean \
+	objects unit-programs small-programs thread-programs fuzz-programs arm-programs bench-programs models FORCE
 
 all: kvasir $(LIBRARIES) ## the program ./kvasir and the libraries (the default)
 
@@ -105,10 +118,10 @@ all: kvasir $(LIBRARIES) ## the program ./kvasir and the libraries (the default)
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags | build/.dependencies
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  CC    $< ($(notdir $(BUILD)))")
-	$(Q)$(COMPILE) $(if $(filter %_avx2.c,$<),$(AVX2))$(if $(filter %_avx512.c,$<),$(AVX512)) -MMD -MP -c $< -o $@
+	$(Q)$(COMPILE) $(call FOR_FILE,$<) -MMD -MP -c $< -o $@
 
 # Objects are made anew when a flag changes, what is linked of them when a source comes or goes.
-$(BUILD)/flags: REMEMBER = $(COMPILE) $(AVX512)
+$(BUILD)/flags: REMEMBER = $(COMPILE) $(AVX512)$(DOTPROD)
 $(BUILD)/sources: REMEMBER = $(SOURCES)
 $(BUILD)/flags $(BUILD)/sources: FORCE
 	@mkdir -p $(@D)
@@ -147,6 +160,15 @@ $(BUILD)/tests/test_%: $(BUILD)/obj/tests/unit/test_%.o $(UNIT_SUPPORT) $(TEST_A
 	@$(if $(V),,echo "  LINK  $@")
 	$(Q)$(LINK) $^ -lcmocka $(CLI_LIBS) $(LIB_LIBS) -o $@
 
+$(BUILD)/tests/check-kernel: $(CHECK_OBJECTS)
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "  LINK  $@")
+	$(Q)$(LINK) $(if $(filter arm,$(VARIANT)),-static) $^ -lm -lpthread -o $@
+
+build/arm/tests/check-kernel-%: build/arm/tests/check-kernel
+	$(Q)printf '#!/bin/sh\nexec qemu-aarch64 -cpu %s "$${0%%/*}/check-kernel" "$$@"\n' $* >$@
+	$(Q)chmod +x $@
+
 $(BUILD)/tests/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(TEST_ARCHIVE)
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  LINK  $@")
@@ -162,13 +184,22 @@ unit-programs: $(UNIT_PROGRAMS)
 small-programs: $(SMALL_PROGRAMS)
 thread-programs: $(THREAD_PROGRAMS)
 fuzz-programs: $(FUZZ_PROGRAMS)
+arm-programs: $(ARM_PROGRAMS)
 bench-programs: $(BENCH_PROGRAMS)
 
 unit: $(BUILD)/tests/test_$(T) ## build and run one unit test: make unit T=gguf [VARIANT=asan]
 	$<
 
+check-kernel: $(BUILD)/tests/check-kernel ## every kernel of this processor against its reference; CHECK=--bench measures, CHECK=--help
+	$< $(CHECK)
+
+check-arm: ## the same for AArch64, cross-built and emulated
+	@scripts/setup arm
+	@$(SUBMAKE) VARIANT=arm arm-programs
+	$(Q)set -e; for program in $(ARM_PROGRAMS); do echo "$$program"; $$program $(CHECK); done
+
 # Everything that a test run builds takes warnings for errors, and so does what the tests themselves build.
-test test-unit test-e2e test-full asan tsan fuzz: export WERROR := 1
+test test-unit test-e2e test-full asan tsan fuzz check-arm: export WERROR := 1
 test-full: export TEST_FULL := 1
 
 # What tests need: packages, the program, and the models that it fetches.
@@ -178,13 +209,14 @@ define ready
 @$(SUBMAKE) models
 endef
 
-test: ## everything that must pass: units, sanitizers, fuzzers, end to end; sets up what it needs
+test: ## everything that must pass: units, sanitizers, fuzzers, kernels for AArch64, end to end; sets up what it needs
 	$(ready)
 	@$(SUBMAKE) unit-programs bench-programs
 	@$(SUBMAKE) VARIANT=asan small-programs
 	@$(SUBMAKE) VARIANT=tsan thread-programs
 	@$(SUBMAKE) VARIANT=fuzz fuzz-programs
-	@$(RUN) --unit $(UNIT_PROGRAMS) $(call in_variant,asan,$(SMALL_PROGRAMS)) $(call in_variant,tsan,$(THREAD_PROGRAMS)) \
+	@$(SUBMAKE) VARIANT=arm arm-programs
+	@$(RUN) --unit $(ARM_PROGRAMS) $(UNIT_PROGRAMS) $(call in_variant,asan,$(SMALL_PROGRAMS)) $(call in_variant,tsan,$(THREAD_PROGRAMS)) \
 		--fuzz $(patsubst tests/fuzz/%.c,build/fuzz/tests/%,$(FUZZ_SOURCES)) --fuzz-seconds $(TEST_FUZZ_SECONDS) --e2e tests/e2e
 
 test-full: TEST_FUZZ_SECONDS := 120
@@ -238,7 +270,7 @@ lint: ## clang-tidy and cppcheck over the sources
 
 format: ## rewrite the sources in the project's layout (.clang-format)
 	@scripts/setup lint
-	clang-format -i $(wildcard include/*.h src/*/*.[ch] src/*/*/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch])
+	clang-format -i $(wildcard include/*.h src/*/*.[ch] src/*/*/*.[ch] tests/unit/*.[ch] tests/check/*.[ch] tests/fuzz/*.[ch])
 
 # ---- Install: pairs of source and place below PREFIX; uninstall removes the same places.
 SHARE := $(BUILD)/share
@@ -283,7 +315,7 @@ clean: ## remove what was built (not .venv, not the models)
 	rm -rf build kvasir
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-13s %s\n", $$1, $$2}' Makefile
 
 FORCE:
 

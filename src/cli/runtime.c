@@ -14,11 +14,9 @@ static void show_progress(void *user, uint64_t done, uint64_t total)
 static int choose_kernels(const kernels **out, const args *a, status *st)
 {
     const char *name = args_string(a, "cpu");
-    static const char *const names[] = {
-        [CPU_AUTO] = "auto", [CPU_SCALAR] = "scalar", [CPU_AVX2] = "avx2", [CPU_AVX512] = "avx512"};
-    int level = CPU_AUTO;
-    while (strcmp(name, names[level]) != 0) level++; /* the option's table admits these names alone */
-    *out = kernels_get((cpu_level)level);
+    cpu_level level = CPU_AUTO;
+    while (strcmp(name, cpu_level_name(level)) != 0) level++; /* the option's table admits these names alone */
+    *out = kernels_get(level);
     if (*out) return ST_OK;
     return status_set(st, ST_UNSUPPORTED, STATUS_NO_POS, "this processor lacks %s; leave --cpu out to use what it has",
                       name);

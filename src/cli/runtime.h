@@ -12,8 +12,8 @@
 #define RUNTIME_OPTIONS                                                                                                \
     {.name = "threads", .letter = 't', .kind = OPTION_INT, .arg = "N", .min = 1, .max = THREADS_MAX,                   \
      .help = "workers (default: the processors this process may use)"},                                                \
-    {.name = "cpu", .kind = OPTION_CHOICE, .arg = "LEVEL", .fallback = "auto", .choices = "auto|scalar|avx2|avx512",   \
-     .help = "kernels to compute with"},                                                                               \
+    {.name = "cpu", .kind = OPTION_CHOICE, .arg = "LEVEL", .fallback = "auto",                                         \
+     .choices = "auto|scalar|avx2|avx512|neon|dotprod", .help = "kernels to compute with"},                            \
     {.name = "exact", .kind = OPTION_FLAG,                                                                             \
      .help = "float products and, unless --kv is given, an f32 cache: slow, for reference"}
 

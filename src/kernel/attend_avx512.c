@@ -8,9 +8,9 @@
 
 #if defined(__x86_64__)
 
+#include "base/inline.h"
 #include "kernel/avx512_math.h"
 
-#define INLINE static inline __attribute__((always_inline))
 #define TILE_VECS 4
 
 INLINE __m512 load16(const uint8_t *p, bool half)

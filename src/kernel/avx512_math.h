@@ -1,11 +1,11 @@
 /* avx512_math.h - sixteen exponentials and hyperbolic tangents, for the AVX-512 files alone.
  *
- * M1 A lane has the bits that avx2_math.h gives it.
+ * M1 A lane has the bits that math8.h gives it.
  */
 #ifndef KVASIR_KERNEL_AVX512_MATH_H
 #define KVASIR_KERNEL_AVX512_MATH_H
 
-#include "kernel/avx2_math.h"
+#include "kernel/math8.h"
 
 static inline __m512 exp16(__m512 x)
 {

@@ -1,12 +1,14 @@
-/* fill.h - who fills which entries of the kernel table. Internal to src/kernel.
+/* fill.h - who fills which entries of the kernel table. Internal to src/kernel; called by kernels.c alone, once.
  *
- *      kernels_fill_scalar: product_fill_scalar, vector_fill_scalar, attend_fill_scalar   all entries
- *      kernels_fill_avx2:   product_fill_avx2,   vector_fill_avx2,   attend_fill_avx2     over a copy of that table
- *      kernels_fill_avx512: product_fill_avx512, vector_fill_avx512, attend_fill_avx512   over a copy of that one
+ *      scalar   product_fill_scalar, vector_fill_scalar, attend_fill_scalar   all entries
+ *      avx2     product_fill_avx2,   vector_fill_avx2,   attend_fill_avx2     over a copy of the scalar table
+ *      avx512   product_fill_avx512, vector_fill_avx512, attend_fill_avx512   over a copy of that of avx2
+ *      neon     product_fill_neon,   vector_fill_neon,   attend_fill_neon     over a copy of the scalar table
+ *      dotprod  product_fill_dotprod                                          over a copy of that of neon
  *
- * Files named *_avx2.c are compiled with -mavx2 -mfma -mf16c, *_avx512.c with -mavx512{f,bw,vl,dq,vnni} on top, all
- * others with neither; they are empty where the target isn't x86-64. kernels.c alone knows which fills exist on this
- * target.
+ * Files named *_avx2.c are compiled with -mavx2 -mfma -mf16c, *_avx512.c with -mavx512{f,bw,vl,dq,vnni} on top,
+ * *_dotprod.c with -march=armv8.2-a+dotprod, all others with what every processor of the target has. Those for another
+ * target are empty.
  */
 #ifndef KVASIR_KERNEL_FILL_H
 #define KVASIR_KERNEL_FILL_H
@@ -16,16 +18,20 @@
 /* panel_bytes, pack, unpack_row, quantize, product, product_exact */
 void product_fill_scalar(kernels *k);
 void product_fill_avx2(kernels *k);
-void product_fill_avx512(kernels *k); /* product of the quantized types */
+void product_fill_avx512(kernels *k);  /* product of the quantized types */
+void product_fill_neon(kernels *k);    /* quantize, product, product_exact */
+void product_fill_dotprod(kernels *k); /* product of the quantized types */
 
 /* rms_norm, add, scale, silu_mul, gelu_mul, softcap, rope, to_half */
 void vector_fill_scalar(kernels *k);
 void vector_fill_avx2(kernels *k);
 void vector_fill_avx512(kernels *k); /* all but rope and to_half */
+void vector_fill_neon(kernels *k);
 
 /* attend_f32, attend_f16, merge */
 void attend_fill_scalar(kernels *k);
 void attend_fill_avx2(kernels *k);
 void attend_fill_avx512(kernels *k); /* attend_f32, attend_f16 */
+void attend_fill_neon(kernels *k);
 
 #endif

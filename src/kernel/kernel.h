@@ -1,7 +1,8 @@
 /* kernel.h - the kernel table: every inner loop that has more than one version.
  *
  * The scalar references fill the table first; instruction sets then overwrite entries, each over a copy of
- * the table before it: AVX2 (with FMA and F16C), AVX-512 (F, BW, VL, DQ and VNNI). Choose once at start:
+ * the table before it. x86-64: AVX2 (with FMA and F16C), AVX-512 (F, BW, VL, DQ and VNNI). AArch64: NEON, its dot
+ * products. Choose once at start:
  *
  *      const kernels *k = kernels_get(CPU_AUTO);      what CPUID offers
  *      const kernels *k = kernels_get(CPU_SCALAR);    the references, for checks
@@ -18,7 +19,7 @@
  * K1 y[row] of a product is one chain of float operations in ascending input order; it depends on neither the number of
  *    activation rows nor the number of panels in the call (I5). The same holds for every other entry, row by row.
  * K2 Entries allocate nothing, keep no state, and accept unaligned float arrays; panels are aligned to 64 bytes.
- * K3 Every entry of another ISA is checked against the scalar one by the tests of products, attention and vectors (I8).
+ * K3 Every entry of another ISA is checked against the scalar one by check-kernel (I8): the products give the same bits.
  * Threads: the tables are constant; any number of threads may use them.
  */
 #ifndef KVASIR_KERNEL_KERNEL_H
@@ -32,7 +33,7 @@
 #define PANEL_ROWS 8
 #define ACT_COLS 64 /* most activation rows in one call of a product */
 
-typedef enum cpu_level { CPU_AUTO, CPU_SCALAR, CPU_AVX2, CPU_AVX512 } cpu_level;
+typedef enum cpu_level { CPU_AUTO, CPU_SCALAR, CPU_AVX2, CPU_AVX512, CPU_NEON, CPU_DOTPROD, CPU_LEVELS } cpu_level;
 
 /* 32 consecutive activations of one row, as two blocks of 16: x[i] ~ d[i / 16] * q[i], d = max|x| / 127, q in
  * -127..127. A block whose maximum is under 2^-120 becomes zeros; one with an infinity or a NaN gets d = NaN, and so
@@ -65,7 +66,7 @@ typedef enum rope_style {
 struct attend_args;
 
 typedef struct kernels {
-    const char *name; /* "scalar", "avx2", "avx512" */
+    const char *name; /* the level's */
 
     /* Weights. `rows` points at n_rows (1..PANEL_ROWS) rows as in the file, dtype_row_bytes(t, k) apart; missing rows
      * read as zero. k is a multiple of the type's block_elems. */
@@ -100,10 +101,7 @@ typedef struct kernels {
 
 /* Never NULL for CPU_AUTO and CPU_SCALAR; NULL when this machine lacks the level asked for. */
 const kernels *kernels_get(cpu_level level);
-
-/* The ISA's part: overwrite entries (called once by kernels_get). */
-void kernels_fill_scalar(kernels *k);
-void kernels_fill_avx2(kernels *k);
-void kernels_fill_avx512(kernels *k);
+/* "auto", "scalar", "avx2", ...: for every level below CPU_LEVELS, those of other machines too. */
+const char *cpu_level_name(cpu_level level);
 
 #endif

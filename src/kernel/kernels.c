@@ -4,39 +4,39 @@
 #include <stdbool.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 #include "kernel/fill.h"
 
-static kernels scalar_table, avx2_table, avx512_table;
-static bool has_avx2, has_avx512;
+static const char *const names[CPU_LEVELS] = {
+    [CPU_AUTO] = "auto",     [CPU_SCALAR] = "scalar", [CPU_AVX2] = "avx2",
+    [CPU_AVX512] = "avx512", [CPU_NEON] = "neon",     [CPU_DOTPROD] = "dotprod",
+};
+static kernels tables[CPU_LEVELS];
+static const kernels *best;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-void kernels_fill_scalar(kernels *k)
+/* Fills the level's table over a copy of the best one so far, and makes it the best. */
+static kernels *next_table(cpu_level level)
 {
-    k->name = "scalar";
+    kernels *k = &tables[level];
+    if (best) *k = *best;
+    k->name = names[level];
+    best = k;
+    return k;
+}
+
+static void fill_scalar(void)
+{
+    kernels *k = next_table(CPU_SCALAR);
     product_fill_scalar(k);
     vector_fill_scalar(k);
     attend_fill_scalar(k);
 }
 
 #if defined(__x86_64__)
-void kernels_fill_avx2(kernels *k)
-{
-    k->name = "avx2";
-    product_fill_avx2(k);
-    vector_fill_avx2(k);
-    attend_fill_avx2(k);
-}
-
-void kernels_fill_avx512(kernels *k)
-{
-    k->name = "avx512";
-    product_fill_avx512(k);
-    vector_fill_avx512(k);
-    attend_fill_avx512(k);
-}
-
 static bool cpu_has_avx2(void)
 {
     unsigned a, b, c = 0, d;
@@ -51,48 +51,51 @@ static bool cpu_has_avx512(void) /* the same holds for "avx512..." and the still
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vnni");
 }
+
+static void fill_others(void)
+{
+    if (!cpu_has_avx2()) return;
+    kernels *k = next_table(CPU_AVX2);
+    product_fill_avx2(k);
+    vector_fill_avx2(k);
+    attend_fill_avx2(k);
+    if (!cpu_has_avx512()) return;
+    k = next_table(CPU_AVX512);
+    product_fill_avx512(k);
+    vector_fill_avx512(k);
+    attend_fill_avx512(k);
+}
+#elif defined(__aarch64__)
+static void fill_others(void)
+{
+    kernels *k = next_table(CPU_NEON); /* every such processor has it */
+    product_fill_neon(k);
+    vector_fill_neon(k);
+    attend_fill_neon(k);
+    if (!(getauxval(AT_HWCAP) & HWCAP_ASIMDDP)) return;
+    k = next_table(CPU_DOTPROD);
+    product_fill_dotprod(k);
+}
 #else
-void kernels_fill_avx2(kernels *k)
+static void fill_others(void)
 {
-    (void)k;
-}
-
-void kernels_fill_avx512(kernels *k)
-{
-    (void)k;
-}
-
-static bool cpu_has_avx2(void)
-{
-    return false;
-}
-
-static bool cpu_has_avx512(void)
-{
-    return false;
 }
 #endif
 
 static void fill_tables(void)
 {
-    kernels_fill_scalar(&scalar_table);
-    has_avx2 = cpu_has_avx2();
-    if (!has_avx2) return;
-    avx2_table = scalar_table;
-    kernels_fill_avx2(&avx2_table);
-    has_avx512 = cpu_has_avx512();
-    if (!has_avx512) return;
-    avx512_table = avx2_table;
-    kernels_fill_avx512(&avx512_table);
+    fill_scalar();
+    fill_others();
 }
 
 const kernels *kernels_get(cpu_level level)
 {
     pthread_once(&once, fill_tables);
-    switch (level) {
-    case CPU_SCALAR: return &scalar_table;
-    case CPU_AVX2: return has_avx2 ? &avx2_table : NULL;
-    case CPU_AVX512: return has_avx512 ? &avx512_table : NULL;
-    default: return has_avx512 ? &avx512_table : has_avx2 ? &avx2_table : &scalar_table;
-    }
+    if (level == CPU_AUTO) return best;
+    return tables[level].name ? &tables[level] : NULL;
+}
+
+const char *cpu_level_name(cpu_level level)
+{
+    return names[level];
 }

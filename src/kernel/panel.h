@@ -77,6 +77,14 @@ static inline int panel_block_bytes(dtype t)
     return panel_strips_at(t) + qtypes[t].strips * panel_strip_bytes(t);
 }
 
+/* Every quantized type, for the switches that make the type a constant. */
+#define STRIP_TYPES(X) \
+    X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q2_K) X(Q3_K) \
+    X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS) X(MXFP4)
+
+/* A strip's weights: input by row. */
+typedef float strip_floats[STRIP][PANEL_ROWS];
+
 size_t panel_bytes(dtype t, int64_t k);
 void panel_pack(dtype t, const void *rows, int n_rows, int64_t k, void *panel);
 void panel_unpack_row(dtype t, const void *panel, int row, int64_t k, float *out);

@@ -17,12 +17,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/inline.h"
 #include "kernel/dtype.h"
 
 #define STRIP 32 /* inputs */
-
-/* For functions that are called with a constant type and must be compiled for it. */
-#define INLINE static inline __attribute__((always_inline))
 
 typedef struct qtype {
     int bits;     /* of a code */

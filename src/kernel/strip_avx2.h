@@ -18,11 +18,6 @@ typedef struct strip {
     __m256i min16[2];   /* minimums per 16: that of half h in int16 number h of a lane, 0 in the other */
 } strip;
 
-/* Every quantized type, for the switches that make the type a constant. */
-#define STRIP_TYPES(X) \
-    X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q2_K) X(Q3_K) \
-    X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS) X(MXFP4)
-
 /* Types whose codes are int8 values; the others' are unsigned, less the type's offset. */
 INLINE bool strip_is_signed(dtype t)
 {

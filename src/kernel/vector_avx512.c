@@ -1,4 +1,4 @@
-/* The same arithmetic as vector_avx2.c, lane by lane: the bits are the same. */
+/* The same arithmetic as vector8.h, lane by lane: the bits are the same. */
 #include <math.h>
 
 #include "kernel/fill.h"

@@ -46,14 +46,15 @@ def prefix(tmp_path_factory):
 def test_help_lists_every_target_for_people():
     text = run("make", "help").stdout
     phony = re.search(r"^\.PHONY:((?:.*\\\n)*.*)", (ROOT / "Makefile").read_text(), re.M)[1].replace("\\", "").split()
-    internal = {"objects", "unit-programs", "small-programs", "thread-programs", "fuzz-programs", "bench-programs", "models", "FORCE"}
+    internal = {"objects", "unit-programs", "small-programs", "thread-programs", "fuzz-programs", "arm-programs", "bench-programs",
+                "models", "FORCE"}
     listed = set(re.findall(r"^  (\S+)  +\S", text, re.M))
     assert listed == set(phony) - internal
 
 
 def test_an_unknown_variant_is_refused():
     done = run("make", "VARIANT=fast", check=False)
-    assert done.returncode != 0 and "choose release, asan, tsan or fuzz" in done.stderr
+    assert done.returncode != 0 and "choose release, asan, tsan, fuzz or arm" in done.stderr
 
 
 def test_setup_has_nothing_to_do_after_itself():

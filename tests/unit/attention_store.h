@@ -47,7 +47,7 @@ static const setup base_setup = {
     .identity = 1,
 };
 
-static const cpu_level levels[] = {CPU_SCALAR, CPU_AVX2, CPU_AVX512};
+static const cpu_level levels[] = {CPU_SCALAR, CPU_AVX2, CPU_AVX512, CPU_NEON, CPU_DOTPROD};
 #define N_LEVELS ((int)(sizeof levels / sizeof levels[0]))
 
 /* The sequence in memory: layer 1 of 2 of each block holds it, all else is NaN. */

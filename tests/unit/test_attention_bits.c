@@ -153,24 +153,6 @@ static void test_bits_of_rows_alone(void **state)
     for_bit_setups(check_rows_alone);
 }
 
-/* The wider vectors do the same arithmetic, lane by lane. */
-static void test_bits_of_avx512_are_those_of_avx2(void **state)
-{
-    (void)state;
-    setup s[8];
-    int n = bit_setups(s);
-    const kernels *narrow = kernels_get(CPU_AVX2), *wide = kernels_get(CPU_AVX512);
-    if (!wide) skip();
-    for (int i = 0; i < n; i++) {
-        for (int heads = 0; heads < 2; heads++) { /* groups of 3 and 20, and of 4 */
-            if (heads) s[i].n_heads = 8, s[i].n_kv_heads = 2;
-            float *want = run_setup(narrow, &s[i], 1, false);
-            check_same(wide, &s[i], 2, true, want);
-            free(want);
-        }
-    }
-}
-
 static void test_bits_in_company(void **state)
 {
     (void)state;
@@ -231,7 +213,6 @@ int main(void)
         cmocka_unit_test(test_bits_over_workers_and_splits),
         cmocka_unit_test(test_bits_of_rows_alone),
         cmocka_unit_test(test_bits_in_company),
-        cmocka_unit_test(test_bits_of_avx512_are_those_of_avx2),
         cmocka_unit_test(test_unseen_rows_never_matter),
         cmocka_unit_test(test_many_rows_over_few_slots),
     };
