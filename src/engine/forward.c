@@ -24,6 +24,7 @@ static void norm_rows(void *arg, int begin, int end, int worker)
 void forward_norm(forward *f, const float *x, const float *w, float *out)
 {
     norm_job j = {f, x, w, out};
+    phase_enter(&f->phases, PHASE_ELEMENTWISE);
     threads_run(f->team, norm_rows, &j, f->n, ROW_GRAIN);
 }
 
@@ -37,12 +38,14 @@ static void add_rows(void *arg, int begin, int end, int worker)
 
 void forward_add(forward *f)
 {
+    phase_enter(&f->phases, PHASE_ELEMENTWISE);
     threads_run(f->team, add_rows, f, f->n, ROW_GRAIN);
 }
 
 void forward_project(forward *f, const weight *w, const float *bias, const float *x, float *y)
 {
     product p = {w, bias, y, w->rows};
+    phase_enter(&f->phases, PHASE_PRODUCTS);
     product_run(f->ks, f->team, &f->products, f->exact, x, w->k, f->n, &p, 1);
 }
 
@@ -94,7 +97,9 @@ void forward_qkv(forward *f, const model_layer *y, int layer)
     product qkv[] = {{&y->q, y->q_bias, f->q, y->q.rows},
                      {&y->k, y->k_bias, f->k, y->k.rows},
                      {&y->v, y->v_bias, f->v, y->v.rows}};
+    phase_enter(&f->phases, PHASE_PRODUCTS);
     product_run(f->ks, f->team, &f->products, f->exact, f->h, p->d_model, f->n, qkv, 3);
+    phase_enter(&f->phases, PHASE_ELEMENTWISE);
     bool windowed = arch_layer_windowed(p, layer);
     store_job j = {f, layer, f->groups->group_of[layer], y,
                    arch_layer_has_rope(p, layer) ? f->angles[windowed] : NULL};
@@ -104,6 +109,7 @@ void forward_qkv(forward *f, const model_layer *y, int layer)
 
 int forward_attend(forward *f, int layer, status *st)
 {
+    phase_enter(&f->phases, PHASE_ATTENTION);
     if (f->io->kv_wait && f->io->kv_wait(f->io->user, layer, st)) return st->code;
     int group = f->groups->group_of[layer], l = f->groups->index_of[layer];
     bool many = f->p->n_kv_heads > 1;
@@ -131,7 +137,9 @@ static void gate_rows(void *arg, int begin, int end, int worker)
 void forward_ffn(forward *f, const model_layer *y)
 {
     product gate_up[] = {{&y->gate, NULL, f->gate, f->p->d_ff}, {&y->up, NULL, f->up, f->p->d_ff}};
+    phase_enter(&f->phases, PHASE_PRODUCTS);
     product_run(f->ks, f->team, &f->products, f->exact, f->h, f->p->d_model, f->n, gate_up, 2);
+    phase_enter(&f->phases, PHASE_ELEMENTWISE);
     threads_run(f->team, gate_rows, f, f->n, 1);
     forward_project(f, &y->down, NULL, f->gate, f->h);
 }
@@ -160,6 +168,7 @@ static void run_head(forward *f)
     const arch_params *p = f->p;
     int64_t d = p->d_model, vocab = p->n_vocab;
     int rows[FORWARD_MAX_LOGIT_ROWS], n = 0;
+    phase_enter(&f->phases, PHASE_HEAD);
     for (int i = 0; i < f->n; i++) {
         if (f->b->rows[i].wants_logits) {
             f->ks->rms_norm(f->x + i * d, f->m->output_norm, p->norm_eps, d, f->h + n * d);
@@ -171,7 +180,9 @@ static void run_head(forward *f)
         for (int r = 0; r < n; r++) {
             float *logits = f->logits + r * vocab;
             if (p->logit_softcap > 0) f->ks->softcap(logits, p->logit_softcap, vocab, logits);
+            phase_enter(&f->phases, PHASE_SAMPLING);
             f->io->on_logits(f->io->user, rows[r], logits);
+            phase_enter(&f->phases, PHASE_HEAD);
         }
         n = 0;
     }
@@ -188,6 +199,11 @@ static int check_batch(const forward *f, const batch *b, status *st)
     return ST_OK;
 }
 
+phase_clock *forward_phases(forward *f)
+{
+    return &f->phases;
+}
+
 int forward_run(forward *f, const batch *b, const forward_io *io, status *st)
 {
     if (check_batch(f, b, st)) return st->code;
@@ -195,6 +211,7 @@ int forward_run(forward *f, const batch *b, const forward_io *io, status *st)
     f->b = b;
     f->io = io;
     f->n = b->n_rows;
+    phase_enter(&f->phases, PHASE_OTHER);
     forward_plan(f);
     size_t n_floats = (size_t)f->n * (size_t)f->p->d_model;
     if (io->hidden_in) memcpy(f->x, io->hidden_in, n_floats * sizeof *f->x);
@@ -203,5 +220,6 @@ int forward_run(forward *f, const batch *b, const forward_io *io, status *st)
     if (rc) return rc;
     if (io->hidden_out) memcpy(io->hidden_out, f->x, n_floats * sizeof *f->x);
     if (io->on_logits && io->layer_end == f->p->n_layers) run_head(f);
+    phase_enter(&f->phases, PHASE_OTHER);
     return ST_OK;
 }

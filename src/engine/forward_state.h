@@ -38,6 +38,8 @@ struct forward {
     const batch *b;
     const forward_io *io;
     int n;
+
+    phase_clock phases;
 };
 
 void forward_plan(forward *f); /* places, angles, masks and attention plans of the batch */
