@@ -13,7 +13,7 @@ they meet the same disturbances of a shared machine. The table has the median ov
 (the median of the rounds' own ratios, and their spread), and the share of what the machine allows. "aborts": the engine crashed or refused, and
 is left out from then on. "-": it has no such test.
 
-What the tests mean: `kvasir help bench`. The peers have no spNxB@P+D, sequences that share a prefix of P tokens: beside it stands their
+What the tests mean, ranges such as tg16@512..8192 too: `kvasir help bench`. The peers have no spNxB@P+D, sequences that share a prefix of P tokens: beside it stands their
 tbNxB@P, each sequence with a copy of its own.
 """
 import argparse
@@ -39,6 +39,23 @@ def model_file(model):
         return model
     listed = json.loads(subprocess.run([KVASIR, "ls", "--json"], check=True, capture_output=True, text=True).stdout)
     return f"{listed['directory']}/{model}.gguf"
+
+
+def expand(tests):
+    """The list with each range A..B written out: A, 2 A, 4 A, ... and B."""
+    out = []
+    for test in tests.split(","):
+        m = re.search(r"(\d+)\.\.(\d+)", test)
+        if not m:
+            out.append(test)
+            continue
+        value, last = int(m[1]), int(m[2])
+        values = [value]
+        while 0 < values[-1] < last:
+            values.append(min(2 * values[-1], last))
+        for value in values:
+            out += expand(f"{test[:m.start()]}{value}{test[m.end():]}")
+    return out
 
 
 def peer_test(test):
@@ -144,7 +161,7 @@ def main():
     engines = [Kvasir(a), *(Peer(a, name) for name in a.engines.split(","))]
     done = {"threads": a.threads, "rounds": a.rounds, "models": []}
     for model in a.models:
-        tests = (a.tests or TESTS.get(model, OTHER_TESTS)).split(",")
+        tests = expand(a.tests or TESTS.get(model, OTHER_TESTS))
         results = measure(a, engines, model, tests)
         rows = [row_of(test, results[test], engines) for test in tests]
         print_table(model, rows, engines)
