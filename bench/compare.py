@@ -126,7 +126,7 @@ def row_of(test, results, engines):
 
 
 def spread(values, digits):
-    return f"{statistics.median(values):.{digits + 1}f} ({min(values):.{digits}f}-{max(values):.{digits}f})"
+    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f}-{max(values):.{digits}f})"
 
 
 def rate_cell(values):
@@ -138,7 +138,7 @@ def print_table(model, rows, engines):
     print("| --- |" + " ---: |" * (len(engines) + 2))
     for r in rows:
         cells = " | ".join(rate_cell(r["rates"][e.name]) for e in engines)
-        ratio = spread(r["ratios"], 1) if r["ratios"] else "-"
+        ratio = spread(r["ratios"], 2) if r["ratios"] else "-"
         percent = f"{statistics.median(r['percent']):.0f}" if r["percent"] else "-"
         print(f"| {r['test']} | {cells} | {ratio} | {percent} |")
     print(flush=True)

@@ -51,12 +51,14 @@ def draw(axes, data, label, log):
 
 def figure(model, rows):
     from matplotlib import pyplot
-    pyplot.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "kvasir", "font.family": "sans-serif", "font.size": 9})
+    pyplot.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "kvasir", "font.family": ["DejaVu Sans", "sans-serif"], "font.size": 9})
     fig, (left, right) = pyplot.subplots(1, 2, figsize=(8, 3), layout="constrained")
     fig.patch.set_alpha(0)
     for axes, kind, label, log in ((left, "context", "tokens of context, one sequence", False), (right, "batch", "sequences at once", True)):
         axes.patch.set_alpha(0)
         draw(axes, lines(rows, kind), label, log)
+    left.set_xlim(left=0)
+    fig.get_layout_engine().set(wspace=0.06)
     left.set_ylabel("tokens/s", color=INK)
     right.set_ylabel("tokens/s, all sequences", color=INK)
     handles = {label: handle for axes in (left, right) for handle, label in zip(*axes.get_legend_handles_labels())}

@@ -51,7 +51,7 @@ def test_ratios_to_the_better_peer(peers):
     assert len(prompt["percent"]) == len(prompt["limit"]) == 2
     assert batch["ratios"] == [v / 2 for v in batch["rates"]["kvasir"]], "the peer that aborts is no peer"
     assert batch["rates"]["ik"] == []
-    assert "| pp8 |" in table and "| 2.0 (2-2) | aborts |" in table
+    assert "| pp8 |" in table and "| 2 (2-2) | aborts |" in table
 
 
 def test_engines_take_turns_and_an_engine_that_aborts_is_left_out(peers):
