@@ -5,13 +5,13 @@
     bench/compare.py --peers peers/bin/python [--rounds 5] [--threads 2] [--engines llama,ik] [--json FILE]
                      [--tests pp512,tg64@0,tg32@2048] [MODEL...]
 
-A MODEL is a name or a file; without any it is both of the models that `make models` fetches. Without --tests each model has the tests that the
-table of docs/PERFORMANCE.md shows of it. tools/make_synthetic_llama.py makes a model of Llama-3.2-1B's shape.
+A MODEL is a name or a file; without any it is both of the models that `make models` fetches. Without --tests each model has the tests that
+docs/PERFORMANCE.md shows of it. tools/make_synthetic_llama.py makes a model of Llama-3.2-1B's shape.
 
 A round takes each test in turn, and for a test one engine after the other, each in a process of its own, once to warm up and once timed: so
 they meet the same disturbances of a shared machine. The table has the median over the rounds (and the spread), the ratio to the better peer
-(the median of the rounds' own ratios, and their spread), and the share of what the machine allows. "aborts": the engine crashed or refused, and
-is left out from then on. "-": it has no such test.
+(the median of the rounds' own ratios, and their spread), and the share of what the machine allows. "aborts": the engine crashed or refused,
+and is left out from then on. "-": it has no such test.
 
 What the tests mean, ranges such as tg16@512..8192 too: `kvasir help bench`. The peers have no spNxB@P+D, sequences that share a prefix of P tokens: beside it stands their
 tbNxB@P, each sequence with a copy of its own.

@@ -54,7 +54,8 @@ def figure(model, rows):
     pyplot.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "kvasir", "font.family": ["DejaVu Sans", "sans-serif"], "font.size": 9})
     fig, (left, right) = pyplot.subplots(1, 2, figsize=(8, 3), layout="constrained")
     fig.patch.set_alpha(0)
-    for axes, kind, label, log in ((left, "context", "tokens of context, one sequence", False), (right, "batch", "sequences at once", True)):
+    for axes, kind, label, log in ((left, "context", "tokens of context, one sequence", False),
+                                   (right, "batch", "sequences at once", True)):
         axes.patch.set_alpha(0)
         draw(axes, lines(rows, kind), label, log)
     left.set_xlim(left=0)

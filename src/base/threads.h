@@ -33,7 +33,8 @@ int threads_resize(threads *t, int n, status *st);
 int threads_count(const threads *t);
 /* Runs fn over [0, n_units) in pieces of at most grain (>= 1) units. */
 void threads_run(threads *t, threads_fn *fn, void *arg, int n_units, int grain);
-/* From now on the caller's time of waiting for the others, at the end of each run, is added to *ns; NULL = not measured. */
+/* From now on the time that the caller waits for the others, at the end of each run, is added to *ns; NULL = not
+ * measured. */
 void threads_time_waits(threads *t, int64_t *ns);
 /* Processors that this process may run on (sched_getaffinity). */
 int threads_available(void);

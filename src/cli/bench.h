@@ -44,7 +44,8 @@ typedef struct bench_result {
     double block_overhead; /* bytes of bookkeeping that a token's share of its blocks costs, all groups together */
 } bench_result;
 
-/* Writes the ranges out: "tg8@512..2048" is "tg8@512,tg8@1024,tg8@2048". ST_ARG for one that is empty or begins at 0. */
+/* Writes the ranges out: "tg8@512..2048" is "tg8@512,tg8@1024,tg8@2048". ST_ARG for one that is empty or begins at
+ * 0. */
 int bench_expand(strbuf *out, const char *text, status *st);
 /* "pp512,tg32@2048,tb16x4@256"; ST_ARG names the word that is not a test. */
 int bench_parse(bench_test *tests, int *n, const char *text, status *st);

@@ -34,8 +34,7 @@ static int expand_word(strbuf *out, const char *head, size_t n_head, const char 
             strbuf_add(&word, rest, i);
             strbuf_printf(&word, "%lld", (long long)v);
             rc = strbuf_check(&word, st);
-            if (rc == ST_OK)
-                rc = expand_word(out, word.data, word.n_bytes, rest + i + length, n_rest - i - length, st);
+            if (rc == ST_OK) rc = expand_word(out, word.data, word.n_bytes, rest + i + length, n_rest - i - length, st);
             strbuf_deinit(&word);
             if (v == b) break;
         }

@@ -1,6 +1,6 @@
 """bench/compare.py with peers whose speeds are known, and the data of bench/plot.py's figure."""
+import argparse
 import json
-import pathlib
 import stat
 import subprocess
 import sys
@@ -63,7 +63,8 @@ def test_engines_take_turns_and_an_engine_that_aborts_is_left_out(peers):
 def test_what_stands_beside_a_shared_prefix():
     assert compare.peer_test("sp16x4@2048+16") == "tb16x4@2048"
     assert [compare.peer_test(t) for t in ("pp5", "tg5@6", "tb1x2@3", "xx5")] == ["pp5", "tg5@6", "tb1x2@3", None]
-    assert compare.row_of("xx5", {"kvasir": []}, [compare.Peer(type("A", (), {"peers": "p", "threads": 1}), "llama")])["rates"] == {"llama": None}
+    llama = compare.Peer(argparse.Namespace(peers="python", threads=1), "llama")
+    assert compare.row_of("xx5", {"kvasir": []}, [llama])["rates"] == {"llama": None}
     assert compare.rate_cell(None) == "-" and compare.rate_cell([]) == "aborts"
 
 
@@ -80,6 +81,7 @@ def test_every_model_of_the_table_has_the_tests_of_the_table():
 
 def test_lines_of_the_figure():
     rows = [{"test": t, "rates": {"kvasir": k, "llama": p}} for t, k, p in (
-        ("tg8@2048", [50, 70, 60], [20, 20, 20]), ("tg8@512", [90], [30]), ("tb8x4@256", [200], []), ("tb8x1@256", [100], None), ("pp512", [1], [1]))]
+        ("tg8@2048", [50, 70, 60], [20, 20, 20]), ("tg8@512", [90], [30]), ("tb8x4@256", [200], []), ("tb8x1@256", [100], None),
+        ("pp512", [1], [1]))]
     assert plot.lines(rows, "context") == {"kvasir": [(512, 90), (2048, 60)], "llama": [(512, 30), (2048, 20)]}
     assert plot.lines(rows, "batch") == {"kvasir": [(1, 100), (4, 200)]}

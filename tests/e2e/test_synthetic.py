@@ -8,15 +8,18 @@ import pytest
 from program import ROOT, works, works_json
 
 
+SHAPE = ["--layers", 4, "--vocab", 512, "--d-model", 256, "--heads", 4, "--kv-heads", 2, "--d-ff", 512]
+
+
 def make(path, *words):
-    return subprocess.run([sys.executable, ROOT / "tools/make_synthetic_llama.py", "--out", path, *map(str, words)], capture_output=True, text=True,
-                          timeout=60)
+    return subprocess.run([sys.executable, ROOT / "tools/make_synthetic_llama.py", "--out", path, *map(str, words)],
+                          capture_output=True, text=True, timeout=60)
 
 
 @pytest.fixture(params=["Q4_K_M", "Q8_0"])
 def small(request, tmp_path):
     path = tmp_path / "small.gguf"
-    done = make(path, "--type", request.param, "--layers", 4, "--vocab", 512, "--d-model", 256, "--heads", 4, "--kv-heads", 2, "--d-ff", 512)
+    done = make(path, "--type", request.param, *SHAPE)
     assert done.returncode == 0, done.stderr
     return request.param, path
 
@@ -47,7 +50,7 @@ def test_it_speaks(small):
 
 def test_the_same_seed_makes_the_same_file(small, tmp_path):
     again, other = tmp_path / "again.gguf", tmp_path / "other.gguf"
-    words = ["--type", small[0], "--layers", 4, "--vocab", 512, "--d-model", 256, "--heads", 4, "--kv-heads", 2, "--d-ff", 512]
+    words = ["--type", small[0], *SHAPE]
     assert make(again, *words).returncode == make(other, *words, "--seed", 2).returncode == 0
     assert again.read_bytes() == small[1].read_bytes() != other.read_bytes()
 
