@@ -81,16 +81,39 @@ static void print_pairs(const bench_report *p)
     printf("\n`#` with the cache, `-` what its absence adds: each token computes the whole text before it again.\n");
 }
 
+/* The columns of what the settings differ in: their names, the line below, a result's. */
+static void setting_names(const bench_report *p)
+{
+    printf("%s%s", p->sizes ? " block |" : "", p->splits ? " split |" : "");
+}
+
+static void setting_line(const bench_report *p)
+{
+    printf("%s%s", p->sizes ? " ---: |" : "", p->splits ? " --- |" : "");
+}
+
+static void setting_of(const bench_report *p, const bench_result *r)
+{
+    if (p->sizes) printf(" %d |", r->block_tokens);
+    if (p->splits) printf(" %s |", r->split ? "on" : "off");
+}
+
 static void print_phases(const bench_report *p)
 {
-    printf("\n| test | us/token |");
+    printf("\n| test |");
+    setting_names(p);
+    printf(" us/token |");
     for (int i = 0; i < PHASE_COUNT; i++) printf(" %s, %% |", phase_name((phase)i));
-    printf("\n| --- | ---: |");
+    printf("\n| --- |");
+    setting_line(p);
+    printf(" ---: |");
     for (int i = 0; i < PHASE_COUNT; i++) printf(" ---: |");
     printf("\n");
     for (int i = 0; i < p->n; i++) {
         const bench_result *r = &p->results[i];
-        printf("| %s | %.1f |", r->test.name, total_s(r) * 1e6);
+        printf("| %s |", r->test.name);
+        setting_of(p, r);
+        printf(" %.1f |", total_s(r) * 1e6);
         for (int j = 0; j < PHASE_COUNT; j++) printf(" %.1f |", r->phase_s[j] / total_s(r) * 100);
         printf("\n");
     }
@@ -129,15 +152,15 @@ static void print_splits(const bench_report *p)
 
 static void print_results(const bench_report *p)
 {
-    printf("| test | kv | threads |%s%s tokens/s | min | max | limit | percent | MB/token | hash |\n",
-           p->sizes ? " block |" : "", p->splits ? " split |" : "");
-    printf("| --- | --- | ---: |%s%s ---: | ---: | ---: | ---: | ---: | ---: | --- |\n", p->sizes ? " ---: |" : "",
-           p->splits ? " --- |" : "");
+    printf("| test | kv | threads |");
+    setting_names(p);
+    printf(" tokens/s | min | max | limit | percent | MB/token | hash |\n| --- | --- | ---: |");
+    setting_line(p);
+    printf(" ---: | ---: | ---: | ---: | ---: | ---: | --- |\n");
     for (int i = 0; i < p->n; i++) {
         const bench_result *r = &p->results[i];
         printf("| %s | %s | %d |", r->test.name, p->kv, p->threads);
-        if (p->sizes) printf(" %d |", r->block_tokens);
-        if (p->splits) printf(" %s |", r->split ? "on" : "off");
+        setting_of(p, r);
         printf(" %.1f | %.1f | %.1f | %.0f | %.0f | %.2f | %016llx |\n", r->median, r->min, r->max, r->limit,
                percent(r), r->bytes_per_token * 1e-6, (unsigned long long)r->hash);
     }
