@@ -8,10 +8,10 @@
 A MODEL is a name or a file; without any it is both of the models that `make models` fetches. Without --tests each model has the tests that
 docs/PERFORMANCE.md shows of it. tools/make_synthetic_llama.py makes a model of Llama-3.2-1B's shape.
 
-A round takes each test in turn, and for a test one engine after the other, each in a process of its own, once to warm up and once timed: so
-they meet the same disturbances of a shared machine. The table has the median over the rounds (and the spread), the ratio to the better peer
-(the median of the rounds' own ratios, and their spread), and the share of what the machine allows. "aborts": the engine crashed or refused,
-and is left out from then on. "-": it has no such test.
+A round takes each test in turn, and for a test one engine after the other, each in a process of its own, once to warm up and once timed:
+so they meet the same disturbances of a shared machine. The table has the median over the rounds (and the spread), the ratio to the better
+of llama.cpp and ik_llama.cpp (the median of the rounds' own ratios, and their spread), and the share of what the machine allows.
+"aborts": the engine crashed or refused, and is left out from then on. "-": it has no such test.
 
 What the tests mean, ranges such as tg16@512..8192 too: `kvasir help bench`. The peers have no spNxB@P+D, sequences that share a prefix of P tokens: beside it stands their
 tbNxB@P, each sequence with a copy of its own.
@@ -101,6 +101,22 @@ class Peer:
         return peer_test(test) is not None
 
 
+class OpenVino:
+    """Batches alone, of a model that bench/openvino_peer.py exported."""
+    name = "openvino"
+
+    def __init__(self, a):
+        python, self.directory = a.openvino
+        self.words = [python, str(ROOT / "bench/openvino_peer.py"), "run", "--threads", str(a.threads), "--reps", "1"]
+
+    def run(self, model, test):
+        out = output_of([*self.words, "--model", self.directory, "--tests", peer_test(test)])
+        return out and json.loads(out.splitlines()[-1])
+
+    def has(self, test):
+        return (peer_test(test) or "").startswith("tb")
+
+
 def measure(a, engines, model, tests):
     """results[test][engine] = one result a round; None from the round on in which it failed."""
     results = {test: {e.name: [] for e in engines if e.has(test)} for test in tests}
@@ -117,12 +133,15 @@ def measure(a, engines, model, tests):
 def row_of(test, results, engines):
     rates = {e.name: None if e.name not in results else [r["median"] for r in results[e.name] if r] for e in engines}
     own = [r for r in results["kvasir"] if r]
-    ratios = []
-    for i, r in enumerate(own):
-        peers = [v[i] for name, v in rates.items() if name != "kvasir" and v and i < len(v)]
-        if peers:
-            ratios.append(r["median"] / max(peers))
-    return {"test": test, "rates": rates, "ratios": ratios, "percent": [r["percent"] for r in own], "limit": [r["limit"] for r in own]}
+    def ratios(names):
+        """Of each round, to the best of the named that has a figure of it."""
+        best = [max((rates[n][i] for n in names if rates[n] and i < len(rates[n])), default=0) for i in range(len(own))]
+        return [r["median"] / b for r, b in zip(own, best) if b]
+
+    out = {"test": test, "rates": rates, "ratios": ratios([n for n in rates if n not in ("kvasir", "openvino")])}
+    if "openvino" in rates:
+        out["openvino_ratios"] = ratios(["openvino"])
+    return {**out, "percent": [r["percent"] for r in own], "limit": [r["limit"] for r in own]}
 
 
 def spread(values, digits):
@@ -134,11 +153,14 @@ def rate_cell(values):
 
 
 def print_table(model, rows, engines):
-    print(f"| {model} | {' | '.join(e.name for e in engines)} | ratio to the better | kvasir, % of limit |")
-    print("| --- |" + " ---: |" * (len(engines) + 2))
+    kinds = {"ratios": "ratio to the better"}
+    if any(e.name == "openvino" for e in engines):
+        kinds["openvino_ratios"] = "ratio to openvino"
+    print(f"| {model} | {' | '.join(e.name for e in engines)} | {' | '.join(kinds.values())} | kvasir, % of limit |")
+    print("| --- |" + " ---: |" * (len(engines) + len(kinds) + 1))
     for r in rows:
         cells = " | ".join(rate_cell(r["rates"][e.name]) for e in engines)
-        ratio = spread(r["ratios"], 2) if r["ratios"] else "-"
+        ratio = " | ".join(spread(r[k], 2) if r[k] else "-" for k in kinds)
         percent = f"{statistics.median(r['percent']):.0f}" if r["percent"] else "-"
         print(f"| {r['test']} | {cells} | {ratio} | {percent} |")
     print(flush=True)
@@ -150,6 +172,8 @@ def arguments():
     ap.add_argument("--peers", required=True, help="a Python that has the peers installed")
     ap.add_argument("--tests", help="for every model")
     ap.add_argument("--engines", default="llama,ik")
+    ap.add_argument("--openvino", nargs=2, metavar=("PYTHON", "DIRECTORY"),
+                    help="time OpenVINO GenAI's batches too: a Python that has it, and what bench/openvino_peer.py exported")
     ap.add_argument("--rounds", type=int, default=5)
     ap.add_argument("--threads", type=int, default=2)
     ap.add_argument("--json", metavar="FILE", help="write every round's figures there")
@@ -159,6 +183,8 @@ def arguments():
 def main():
     a = arguments()
     engines = [Kvasir(a), *(Peer(a, name) for name in a.engines.split(","))]
+    if a.openvino:
+        engines.append(OpenVino(a))
     done = {"threads": a.threads, "rounds": a.rounds, "models": []}
     for model in a.models:
         tests = expand(a.tests or TESTS.get(model, OTHER_TESTS))

@@ -60,6 +60,15 @@ def test_engines_take_turns_and_an_engine_that_aborts_is_left_out(peers):
                                                  "llama pp8", "ik pp8", "llama tb2x2@8"]
 
 
+def test_openvino_has_a_ratio_of_its_own():
+    engines = [argparse.Namespace(name=n) for n in ("kvasir", "llama", "ik", "openvino")]
+    own = [{"median": 12, "percent": 1, "limit": 2}, {"median": 18, "percent": 1, "limit": 2}]
+    peers = {"llama": [{"median": 2}, {"median": 2}], "ik": [{"median": 3}, None], "openvino": [{"median": 6}, {"median": 6}]}
+    row = compare.row_of("tb2x2@8", {"kvasir": own, **peers}, engines)
+    assert row["ratios"] == [4, 9] and row["openvino_ratios"] == [2, 3]
+    assert compare.row_of("pp5", {"kvasir": own, "llama": peers["llama"], "ik": peers["ik"]}, engines)["openvino_ratios"] == []
+
+
 def test_what_stands_beside_a_shared_prefix():
     assert compare.peer_test("sp16x4@2048+16") == "tb16x4@2048"
     assert [compare.peer_test(t) for t in ("pp5", "tg5@6", "tb1x2@3", "xx5")] == ["pp5", "tg5@6", "tb1x2@3", None]
