@@ -13,8 +13,8 @@ so they meet the same disturbances of a shared machine. The table has the median
 of llama.cpp and ik_llama.cpp (the median of the rounds' own ratios, and their spread), and the share of what the machine allows.
 "aborts": the engine crashed or refused, and is left out from then on. "-": it has no such test.
 
-What the tests mean, ranges such as tg16@512..8192 too: `kvasir help bench`. The peers have no spNxB@P+D, sequences that share a prefix of P tokens: beside it stands their
-tbNxB@P, each sequence with a copy of its own.
+What the tests mean, ranges such as tg16@512..8192 too: `kvasir help bench`. The peers have no spNxB@P+D, sequences that share a prefix of P
+tokens: beside it stands their tbNxB@P, each sequence with a copy of its own.
 """
 import argparse
 import json
