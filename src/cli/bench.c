@@ -41,8 +41,10 @@ static bool parse_test(bench_test *t, const char *word, size_t length)
     if (sscanf(text, "pp%7d%n", &t->n, &used) == 1) t->kind = BENCH_PP;
     else if (sscanf(text, "tg%7d@%7d%n", &t->n, &t->depth, &used) == 2) t->kind = BENCH_TG;
     else if (sscanf(text, "tb%7dx%7d@%7d%n", &t->n, &t->batch, &t->depth, &used) == 3) t->kind = BENCH_TB;
+    else if (sscanf(text, "sp%7dx%7d@%7d+%7d%n", &t->n, &t->batch, &t->shared, &t->depth, &used) == 4)
+        t->kind = BENCH_SP;
     else return false;
-    return (size_t)used == length && t->n >= 1 && t->batch >= 1 && t->batch <= 256 && t->depth >= 0;
+    return (size_t)used == length && t->n >= 1 && t->batch >= 1 && t->batch <= 256 && t->shared >= 0 && t->depth >= 0;
 }
 
 int bench_parse(bench_test *tests, int *n, const char *text, status *st)
@@ -53,7 +55,8 @@ int bench_parse(bench_test *tests, int *n, const char *text, status *st)
         if (*n == BENCH_MAX_TESTS) return status_set(st, ST_ARG, STATUS_NO_POS, "more than %d tests", BENCH_MAX_TESTS);
         if (!parse_test(&tests[(*n)++], word, length))
             return status_set(st, ST_ARG, STATUS_NO_POS,
-                              "'%.*s' is not a test; write ppN, tgN@D or tbNxB@D, as in pp512,tg32@2048,tb16x4@256",
+                              "'%.*s' is not a test; write ppN, tgN@D, tbNxB@D or spNxB@P+D, as in "
+                              "pp512,tg32@2048,tb16x4@256,sp16x16@2048+16",
                               (int)length, word);
         word += length + (word[length] == ',');
     }
@@ -64,7 +67,7 @@ int bench_context(const bench_test *tests, int n)
 {
     int most = 64;
     for (int i = 0; i < n; i++)
-        if (tests[i].n + tests[i].depth > most) most = tests[i].n + tests[i].depth;
+        if (tests[i].n + tests[i].shared + tests[i].depth > most) most = tests[i].n + tests[i].shared + tests[i].depth;
     return most;
 }
 
@@ -88,6 +91,8 @@ typedef struct bench_state {
 } bench_state;
 
 #define FILL_CHUNK 512
+#define OWN_SEED 1234
+#define SHARED_SEED 4321
 
 static void hash_logits(void *user, int number, int64_t position, const float *logits)
 {
@@ -107,9 +112,9 @@ static void drop_logits(void *user, int number, int64_t position, const float *l
 
 /* The head runs after every chunk, as it does in the engines that are compared; the hash takes the prompt's last logits
  * alone, so that it doesn't depend on the chunk. */
-static int fill(bench_state *b, int number, int n, status *st)
+static int fill(bench_state *b, int number, uint64_t seed, int n, status *st)
 {
-    id_stream ids = id_stream_new(1234 + (uint64_t)number, b->r->m->params.n_vocab);
+    id_stream ids = id_stream_new(seed, b->r->m->params.n_vocab);
     for (int at = 0; at < n; at += b->chunk) {
         int m = n - at < b->chunk ? n - at : b->chunk;
         for (int i = 0; i < m; i++) b->ids[i] = next_id(&ids);
@@ -132,9 +137,23 @@ static int steps(bench_state *b, const bench_test *t, status *st)
     return ST_OK;
 }
 
-static int fill_context(bench_state *b, int number, int n, status *st)
+static int fill_context(bench_state *b, int number, uint64_t seed, int n, status *st)
 {
-    return b->noise ? bench_fill_noise(b->r, b->seqs[number], n, st) : fill(b, number, n, st);
+    return b->noise ? bench_fill_noise(b->r, b->seqs[number], n, st) : fill(b, number, seed, n, st);
+}
+
+/* What the sequences hold before the steps: a prefix that all share, then tokens of their own. */
+static int fill_all(bench_state *b, const bench_test *t, status *st)
+{
+    if (t->kind == BENCH_SP && fill_context(b, 0, SHARED_SEED, t->shared, st)) return st->code;
+    for (int s = 1; s < t->batch && t->kind == BENCH_SP; s++) {
+        kv_seq_free(b->seqs[s]);
+        b->seqs[s] = NULL;
+        if (kv_seq_fork(&b->seqs[s], b->seqs[0], t->shared, st)) return st->code;
+    }
+    for (int s = 0; s < t->batch; s++)
+        if (fill_context(b, s, OWN_SEED + (uint64_t)s, t->depth, st)) return st->code;
+    return ST_OK;
 }
 
 /* One run from empty sequences; *rate in tokens/s. */
@@ -142,12 +161,11 @@ static int run_once(bench_state *b, const bench_test *t, double *rate, status *s
 {
     for (int s = 0; s < t->batch; s++)
         if (kv_seq_truncate(b->seqs[s], 0, st)) return st->code;
-    for (int s = 0; s < t->batch && t->kind != BENCH_PP; s++)
-        if (fill_context(b, s, t->depth, st)) return st->code;
+    if (t->kind != BENCH_PP && fill_all(b, t, st)) return st->code;
     phase_clock *phases = engine_phases(b->r->e);
     int64_t start = clock_ns();
     if (b->time_phases) phases_start(phases, b->r->team);
-    int rc = t->kind == BENCH_PP ? fill(b, 0, t->n, st) : steps(b, t, st);
+    int rc = t->kind == BENCH_PP ? fill(b, 0, OWN_SEED, t->n, st) : steps(b, t, st);
     if (b->time_phases) phases_stop(phases);
     if (rc) return rc;
     *rate = (double)t->n * t->batch / ((double)(clock_ns() - start) * 1e-9);
@@ -198,8 +216,8 @@ static void set_limit(bench_result *out, const runtime *r, int chunk, const roof
         seconds =
             least_seconds(roof, out->bytes_per_token, layer_macs(m) + head * n_chunks / n, attention_macs(m, n) / n);
     } else {
-        double depth = t->depth + n / 2;
-        out->bytes_per_token = (double)m->step_bytes / t->batch + runtime_cache_read(r, depth);
+        double depth = t->shared + t->depth + n / 2, once = runtime_cache_read(r, t->shared);
+        out->bytes_per_token = ((double)m->step_bytes + once) / t->batch + runtime_cache_read(r, depth) - once;
         seconds = least_seconds(roof, out->bytes_per_token, layer_macs(m) + head,
                                 attention_macs(m, depth + 1) - attention_macs(m, depth));
     }
@@ -291,7 +309,7 @@ int bench_no_cache(bench_pair *out, runtime *r, int n, status *st)
     int64_t start = clock_ns();
     for (int i = 1; i <= n && rc == ST_OK; i++) {
         rc = kv_seq_truncate(b.seqs[0], 0, st);
-        if (rc == ST_OK) rc = fill(&b, 0, i, st);
+        if (rc == ST_OK) rc = fill(&b, 0, OWN_SEED, i, st);
     }
     out->uncached_s = (double)(clock_ns() - start) * 1e-9;
     close_state(&b, 1);

@@ -3,6 +3,7 @@
  *      ppN        prefill of N tokens in one sequence, tokens/s
  *      tgN@D      N single-token steps after D tokens of context, tokens/s
  *      tbNxB@D    N steps of B sequences that hold D tokens of their own each, all B tokens in one step, total tokens/s
+ *      spNxB@P+D  the same of B sequences that share one prefix of P tokens and hold D of their own each
  *
  * Tokens are pseudo-random ids (xorshift64*), the same for every engine that is compared. Each test runs once to warm
  * up, then `reps` times. A number may be a range A..B: the test is run with A, 2 A, 4 A, ... and B.
@@ -19,16 +20,17 @@
 
 typedef struct bench_options {
     int reps;
-    bool noise;  /* contexts of tg and tb are noise written into the cache, not computed */
+    bool noise;  /* contexts are noise written into the cache, not computed */
     bool phases; /* one more run, with the phase clock on */
 } bench_options;
 
-typedef enum bench_kind { BENCH_PP, BENCH_TG, BENCH_TB } bench_kind;
+typedef enum bench_kind { BENCH_PP, BENCH_TG, BENCH_TB, BENCH_SP } bench_kind;
 
 typedef struct bench_test {
     char name[40];
     bench_kind kind;
     int n, batch, depth;
+    int shared; /* tokens of the prefix; depth comes after them */
 } bench_test;
 
 typedef struct bench_result {

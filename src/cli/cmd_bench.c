@@ -43,6 +43,7 @@ static void choose_settings(plan *p, const args *a)
     engine_config c = {.n_sessions = bench_sessions(p->tests, p->n),
                        .context = context > 256 ? context : 256,
                        .no_split = args_flag(a, "no-split"),
+                       .no_cascade = args_flag(a, "no-cascade"),
                        .block_tokens = sizes ? LEAST_BLOCK : 0};
     do {
         p->settings[p->n_settings++] = c;
@@ -138,10 +139,12 @@ static const option_spec options[] = {
      .help = "timed runs of each test, after one to warm up"},
     {.name = "phases", .kind = OPTION_FLAG, .help = "also what a token's time goes to, from one more run"},
     {.name = "fill", .kind = OPTION_CHOICE, .arg = "HOW", .fallback = "tokens", .choices = "tokens|noise",
-     .help = "context of tg and tb: computed from tokens, or noise written into the cache"},
+     .help = "contexts: computed from tokens, or noise written into the cache"},
     {.name = "block-sizes", .kind = OPTION_FLAG, .help = "each test with blocks of 8 to 256 tokens"},
     {.name = "splits", .kind = OPTION_FLAG, .help = "each test with attention split over workers, and not"},
     {.name = "no-split", .kind = OPTION_FLAG, .help = "attention of a row is not split over workers (same bits)"},
+    {.name = "no-cascade", .kind = OPTION_FLAG,
+     .help = "blocks that sequences share are read by each of them (same bits)"},
     {.name = "no-cache", .kind = OPTION_FLAG, .help = "generation without a cache beside the cached one"},
     {.name = "output", .letter = 'o', .kind = OPTION_CHOICE, .arg = "FORM", .fallback = "md", .choices = "md|csv|json",
      .help = "form of the table"},
@@ -158,8 +161,9 @@ const command cmd_bench = {
     .max_positional = 1,
     .summary = "Measure tokens per second against what the machine allows",
     .details = "Tests: ppN, prefill of N tokens; tgN@D, N single-token steps after D tokens of context; tbNxB@D, N "
-               "steps of B sequences of D tokens each. A number may be a range: tg8@512..4096 is tg8@512, tg8@1024, "
-               "tg8@2048 and tg8@4096. Prints median, minimum and maximum of the timed runs, the "
+               "steps of B sequences of D tokens each; spNxB@P+D, the same with a prefix of P tokens that all share. A "
+               "number may be a range: tg8@512..4096 is tg8@512, tg8@1024, tg8@2048 and tg8@4096. "
+               "Prints median, minimum and maximum of the timed runs, the "
                "limit (measured bandwidth over the bytes that a token needs, or operations over measured peak, "
                "whichever is lower), the percentage reached, and a hash of all logits.\n\n"
                "--phases: products of the layers, attention, elementwise work (norms, RoPE, storing K and V, "

@@ -58,7 +58,8 @@ static int make_forward(engine *e, const engine_config *c, status *st)
                         .max_logit_rows = logit_rows < FORWARD_MAX_LOGIT_ROWS ? logit_rows : FORWARD_MAX_LOGIT_ROWS,
                         .max_workers = max_workers(e->team),
                         .exact = c->exact,
-                        .no_split = c->no_split};
+                        .no_split = c->no_split,
+                        .no_cascade = c->no_cascade};
     return forward_new(&e->forward, e->model, e->cache, &e->groups, e->team, &f, st);
 }
 

@@ -31,7 +31,7 @@ typedef struct engine_config {
     int block_tokens;         /* 0 = 16 */
     uint64_t kv_memory_bytes; /* ceiling for the cache; 0 = from free memory */
     bool exact;               /* float products */
-    bool no_split;
+    bool no_split, no_cascade; /* as in forward_config */
 } engine_config;
 
 typedef struct engine engine;

@@ -47,7 +47,9 @@ typedef struct forward_config {
     int max_logit_rows;  /* head products are made for this many rows at a time; 1..FORWARD_MAX_LOGIT_ROWS */
     int max_workers;     /* the team may be resized up to this */
     bool exact;          /* float products, whatever the weights' type */
-    bool no_split;       /* one worker walks all chunks of a row (same bits; for comparison) */
+    /* For comparison, with the same bits: */
+    bool no_split;       /* one worker walks all chunks of a row */
+    bool no_cascade;     /* each sequence reads blocks that it shares by itself */
 } forward_config;
 
 #define FORWARD_MAX_DRAFTS 256

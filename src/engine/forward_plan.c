@@ -65,7 +65,8 @@ static void plan_group(forward *f, int group)
         attn_plan_row(plan, &row);
         f->places[group][i] = row_place(f, &f->b->rows[i], group);
     }
-    attn_plan_build(plan, threads_count(f->team), !f->no_split);
+    unsigned how = (f->no_split ? 0 : ATTN_SPLIT) | (f->no_cascade ? 0 : ATTN_CASCADE);
+    attn_plan_build(plan, threads_count(f->team), how);
 }
 
 void forward_plan(forward *f)
@@ -136,7 +137,8 @@ int forward_new(forward **out, const model *m, kv_cache *cache, const kv_groups 
     int block_tokens = kv_cache_block_tokens(cache);
     *f = (forward){.m = m, .p = &m->params, .ks = m->ks, .cache = cache, .groups = groups, .team = team,
                    .max_rows = c->max_rows, .max_seqs = c->max_seqs, .max_drafts = c->max_drafts,
-                   .max_logit_rows = c->max_logit_rows, .exact = c->exact, .no_split = c->no_split};
+                   .max_logit_rows = c->max_logit_rows, .exact = c->exact, .no_split = c->no_split,
+                   .no_cascade = c->no_cascade};
     f->max_spans = (int)((kv_cache_capacity_tokens(cache) + (uint64_t)c->max_drafts) / (uint64_t)block_tokens) + 2;
     arena_init(&f->memory, 0);
     if (!alloc_buffers(f)) status_nomem(st, (uint64_t)f->max_rows * (uint64_t)m->params.d_ff * 8);

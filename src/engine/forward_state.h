@@ -16,7 +16,7 @@ struct forward {
     const kv_groups *groups;
     threads *team;
     int max_rows, max_seqs, max_drafts, max_logit_rows;
-    bool exact, no_split;
+    bool exact, no_split, no_cascade;
 
     product_scratch products;
     attn_plan *plans[2]; /* by group */

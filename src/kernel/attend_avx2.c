@@ -18,6 +18,11 @@ INLINE __m256 load8(const uint8_t *p, bool half)
     return half ? _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)) : _mm256_loadu_ps((const float *)p);
 }
 
+INLINE __m256i lanes_of(const key_group *g)
+{
+    return _mm256_andnot_si256(first_lanes(g->begin), first_lanes(g->end));
+}
+
 /* One dimension of K; the same place of V is fetched meanwhile. Of a pair of groups, which share cache lines or have
  * lines that span two dimensions, one is fetched here and the other at the next dimension. */
 INLINE void score_step(const key_group *g, size_t at, ptrdiff_t to_v, const float *const *q, size_t d, int n_rows,
@@ -47,11 +52,22 @@ INLINE void score_tile(const attend_args *a, const key_group *g, const float *co
     }
     for (int v = 0; v < n_groups; v++) {
         bool whole = g[v].end - g[v].begin == 8;
-        __m256i lanes = _mm256_andnot_si256(first_lanes(g[v].begin), first_lanes(g[v].end));
+        __m256i lanes = lanes_of(&g[v]);
         for (int r = 0; r < n_rows; r++) {
-            if (a->softcap > 0) s[r][v] = softcap8(s[r][v], _mm256_set1_ps(a->softcap));
             if (whole) _mm256_storeu_ps(p[r] + g[v].place, s[r][v]);
             else _mm256_maskstore_ps(p[r] + g[v].place, lanes, s[r][v]);
+        }
+    }
+}
+
+static void cap_scores(const attend_args *a, const key_group *g, int n, float *const *p, int n_rows)
+{
+    __m256 cap = _mm256_set1_ps(a->softcap);
+    for (int i = 0; i < n; i++) {
+        __m256i lanes = lanes_of(&g[i]);
+        for (int r = 0; r < n_rows; r++) {
+            float *s = p[r] + g[i].place;
+            _mm256_maskstore_ps(s, lanes, softcap8(_mm256_maskload_ps(s, lanes), cap));
         }
     }
 }
@@ -79,6 +95,7 @@ INLINE void scores(const attend_args *a, const key_group *g, int n, const float 
         }
         r += take;
     }
+    if (a->softcap > 0) cap_scores(a, g, n, p, n_rows);
 }
 
 static void softmax(float *p, int begin, int end, float *m, float *l)
@@ -94,7 +111,7 @@ static void softmax(float *p, int begin, int end, float *m, float *l)
     }
     __m256 sum = _mm256_setzero_ps(), shift = _mm256_set1_ps(most);
     for (int i = begin; i < end; i += 8) {
-        __m256 e = exp8(_mm256_sub_ps(_mm256_loadu_ps(p + i), shift));
+        __m256 e = exp8_falling(_mm256_sub_ps(_mm256_loadu_ps(p + i), shift));
         _mm256_storeu_ps(p + i, e);
         sum = _mm256_add_ps(sum, e);
     }

@@ -23,59 +23,72 @@ INLINE __m512 load_lanes(__mmask16 lanes, const uint8_t *p, bool half)
     return half ? _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes, p)) : _mm512_maskz_loadu_ps(lanes, p);
 }
 
-/* One dimension of K; the same place of V is fetched meanwhile. Two groups of halves share a line, or a group has two
- * dimensions in one: so half of the groups are fetched here and the others at the next dimension. */
-INLINE void score_step(const key_group *g, size_t at, ptrdiff_t to_v, const float *const *q, size_t d, int n_rows,
-                       int n_groups, bool half, __m512 s[TILE_ROWS][TILE_VECS])
+INLINE __mmask16 lanes_of(const key_group *g)
+{
+    return (__mmask16)(first_lanes16(g->end) & ~first_lanes16(g->begin));
+}
+
+/* One dimension of K; the same place of V (into the second cache) or of the K behind (into the first) is fetched
+ * meanwhile. Two groups of halves share a line, or a group has two dimensions in one: so half of the groups are fetched
+ * here and the others at the next dimension. */
+INLINE void score_step(const key_group *g, size_t at, const uint8_t *const *fetch, const float *const *q, size_t d,
+                       int n_rows, int n_groups, bool half, __m512 s[TILE_ROWS][TILE_VECS])
 {
     __m512 k[TILE_VECS];
-    for (int v = 0; v < n_groups; v++) {
-        if (!half || (v & 1) == (int)(d & 1)) __builtin_prefetch(g[v].k + at + to_v, 0, 2);
-        k[v] = load16(g[v].k + at, half);
-    }
+    for (int v = half ? (int)(d & 1) : 0; v < n_groups; v += half ? 2 : 1) __builtin_prefetch(fetch[v] + at, 0, 3);
+    for (int v = 0; v < n_groups; v++) k[v] = load16(g[v].k + at, half);
     for (int r = 0; r < n_rows; r++) {
         __m512 x = _mm512_set1_ps(q[r][d]);
         for (int v = 0; v < n_groups; v++) s[r][v] = _mm512_fmadd_ps(x, k[v], s[r][v]);
     }
 }
 
-INLINE void score_tile(const attend_args *a, const key_group *g, const float *const *q, float *const *p, int n_rows,
-                       int n_groups, bool half)
+INLINE void score_tile(const attend_args *a, const key_group *g, const uint8_t *const *fetch, const float *const *q,
+                       float *const *p, int n_rows, int n_groups, bool half)
 {
     __m512 s[TILE_ROWS][TILE_VECS];
     for (int r = 0; r < n_rows; r++) {
         for (int v = 0; v < n_groups; v++) s[r][v] = _mm512_setzero_ps();
     }
     size_t step = (size_t)a->block_tokens * (half ? 2 : 4);
-    ptrdiff_t to_v = (ptrdiff_t)(a->v_offset - a->k_offset);
-    for (size_t d = 0, at = 0; d < (size_t)a->d_k; d += 2, at += 2 * step) {
-        score_step(g, at, to_v, q, d, n_rows, n_groups, half, s);
-        score_step(g, at + step, to_v, q, d + 1, n_rows, n_groups, half, s);
-    }
+#pragma GCC unroll 1
+    for (size_t d = 0, at = 0; d < (size_t)a->d_k; d++, at += step)
+        score_step(g, at, fetch, q, d, n_rows, n_groups, half, s);
     for (int v = 0; v < n_groups; v++) {
-        __mmask16 lanes = (__mmask16)(first_lanes16(g[v].end) & ~first_lanes16(g[v].begin));
-        for (int r = 0; r < n_rows; r++) {
-            if (a->softcap > 0) s[r][v] = softcap16(s[r][v], _mm512_set1_ps(a->softcap));
-            if (lanes == 0xFFFF) _mm512_storeu_ps(p[r] + g[v].place, s[r][v]);
-            else _mm512_mask_storeu_ps(p[r] + g[v].place, lanes, s[r][v]);
-        }
+        __mmask16 lanes = lanes_of(&g[v]);
+        for (int r = 0; r < n_rows; r++) _mm512_mask_storeu_ps(p[r] + g[v].place, lanes, s[r][v]);
     }
 }
 
 INLINE void score_rows(const attend_args *a, const key_group *g, const float *const *q, float *const *p, int n_rows,
-                       int n_groups, bool half)
+                       int n_groups, int n_left, bool half)
 {
+    const uint8_t *fetch[TILE_VECS];
+    for (int v = 0; v < n_groups; v++) fetch[v] = g[v].k + (a->v_offset - a->k_offset);
     for (int r = 0; r < n_rows;) {
         int n = tile_rows(n_rows - r);
         switch (n) {
-        case 1: score_tile(a, g, q + r, p + r, 1, n_groups, half); break;
-        case 2: score_tile(a, g, q + r, p + r, 2, n_groups, half); break;
-        case 3: score_tile(a, g, q + r, p + r, 3, n_groups, half); break;
-        case 4: score_tile(a, g, q + r, p + r, 4, n_groups, half); break;
-        case 5: score_tile(a, g, q + r, p + r, 5, n_groups, half); break;
-        default: score_tile(a, g, q + r, p + r, 6, n_groups, half); break;
+        case 1: score_tile(a, g, fetch, q + r, p + r, 1, n_groups, half); break;
+        case 2: score_tile(a, g, fetch, q + r, p + r, 2, n_groups, half); break;
+        case 3: score_tile(a, g, fetch, q + r, p + r, 3, n_groups, half); break;
+        case 4: score_tile(a, g, fetch, q + r, p + r, 4, n_groups, half); break;
+        case 5: score_tile(a, g, fetch, q + r, p + r, 5, n_groups, half); break;
+        default: score_tile(a, g, fetch, q + r, p + r, 6, n_groups, half); break;
         }
         r += n;
+        for (int v = 0; v < n_groups; v++) fetch[v] = g[v + n_groups < n_left ? v + n_groups : v].k;
+    }
+}
+
+static void cap_scores(const attend_args *a, const key_group *g, int n, float *const *p, int n_rows)
+{
+    __m512 cap = _mm512_set1_ps(a->softcap);
+    for (int i = 0; i < n; i++) {
+        __mmask16 lanes = lanes_of(&g[i]);
+        for (int r = 0; r < n_rows; r++) {
+            float *s = p[r] + g[i].place;
+            _mm512_mask_storeu_ps(s, lanes, softcap16(_mm512_maskz_loadu_ps(lanes, s), cap));
+        }
     }
 }
 
@@ -83,8 +96,9 @@ INLINE void scores(const attend_args *a, const key_group *g, int n, const float 
                    bool half)
 {
     int i = 0;
-    for (; i + TILE_VECS <= n; i += TILE_VECS) score_rows(a, g + i, q, p, n_rows, TILE_VECS, half);
-    for (; i < n; i++) score_rows(a, g + i, q, p, n_rows, 1, half);
+    for (; i + TILE_VECS <= n; i += TILE_VECS) score_rows(a, g + i, q, p, n_rows, TILE_VECS, n - i, half);
+    for (; i < n; i++) score_rows(a, g + i, q, p, n_rows, 1, n - i, half);
+    if (a->softcap > 0) cap_scores(a, g, n, p, n_rows);
 }
 
 static void softmax(float *p, int begin, int end, float *m, float *l)
@@ -99,7 +113,7 @@ static void softmax(float *p, int begin, int end, float *m, float *l)
     __m512 shift = _mm512_set1_ps(most);
     __m256 sum = _mm256_setzero_ps();
     for (int i = begin; i < end; i += 16) {
-        __m512 e = exp16(_mm512_sub_ps(_mm512_loadu_ps(p + i), shift));
+        __m512 e = exp16_falling(_mm512_sub_ps(_mm512_loadu_ps(p + i), shift));
         _mm512_storeu_ps(p + i, e);
         sum = _mm256_add_ps(sum, _mm512_castps512_ps256(e));
         sum = _mm256_add_ps(sum, _mm512_extractf32x8_ps(e, 1));

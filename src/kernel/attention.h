@@ -77,7 +77,7 @@ typedef struct attend_args {
     float *scratch;         /* [n_rows][ATTN_CHUNK] */
 } attend_args;
 
-#define ATTEND_ROWS 16
+#define ATTEND_ROWS 48
 
 typedef struct attn_shape {
     int n_heads, n_kv_heads, d_k, d_v, block_tokens;
@@ -90,6 +90,12 @@ typedef struct attn_layer {
     size_t k_head_stride, v_head_stride;  /* bytes from one KV head to the next */
     float scale, softcap;
 } attn_layer;
+
+/* Results are the same bits any way. */
+typedef enum attn_how {
+    ATTN_SPLIT = 1,  /* one row's chunks may go to different workers */
+    ATTN_CASCADE = 2 /* a chunk that several sequences hold in the same blocks is read once for the rows of all */
+} attn_how;
 
 typedef struct attn_plan attn_plan;
 
@@ -107,8 +113,8 @@ void attn_plan_reset(attn_plan *p);
 /* Returns the sequence's number in this plan. The spans are copied. */
 int attn_plan_seq(attn_plan *p, const attn_span *spans, int n_spans);
 void attn_plan_row(attn_plan *p, const attn_row *row);
-/* split: whether one row's chunks may go to different workers; results are the same bits either way. */
-void attn_plan_build(attn_plan *p, int n_workers, bool split);
+/* how: of attn_how. */
+void attn_plan_build(attn_plan *p, int n_workers, unsigned how);
 
 /* q [n_rows][n_heads * d_k] (not scaled: the driver multiplies by layer->scale), out [n_rows][n_heads * d_v]. */
 void attn_run(attn_plan *p, threads *team, const attn_layer *layer, const float *q, float *out);

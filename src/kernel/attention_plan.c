@@ -6,6 +6,8 @@
 
 #include "base/mem.h"
 
+#define GROUP_ROWS 16      /* query rows of one sequence that are walked together */
+#define SHARES_PER_SEQ 8   /* tiles of several sequences that one may be in, on average */
 #define PARTS_PER_WORKER 8 /* units small enough that a disturbed core delays a step by at most an eighth */
 #define MIN_SLOT_BYTES ((size_t)4 << 20)
 
@@ -20,12 +22,14 @@ static void set_shape(attn_plan *p, attn_shape shape)
     assert(shape.d_k % 8 == 0 && shape.d_v % 8 == 0 && shape.block_tokens >= 8 && shape.block_tokens <= ATTN_CHUNK);
     p->shape = shape;
     p->group = shape.n_heads / shape.n_kv_heads;
-    p->tile_heads = p->group < ATTEND_ROWS ? p->group : ATTEND_ROWS;
-    p->tile_rows = ATTEND_ROWS / p->tile_heads;
+    p->tile_heads = p->group < GROUP_ROWS ? p->group : GROUP_ROWS;
+    p->group_rows = GROUP_ROWS / p->tile_heads;
     p->blocks_per_kv = (p->group + p->tile_heads - 1) / p->tile_heads;
+    p->head_blocks = p->blocks_per_kv * shape.n_kv_heads;
 }
 
-/* Slots for one row a sequence over everything that the spans can hold; small shapes get room for several rows. */
+/* Slots for one row a sequence over everything that the spans can hold; small shapes get room for several rows.
+ * A group has one tile of its own, and one more for each time that it shares one. */
 static void set_limits(attn_plan *p, int max_workers, int max_rows, int max_seqs, int max_spans)
 {
     size_t partial_bytes = ((size_t)p->shape.d_v + 2) * sizeof(float);
@@ -36,28 +40,35 @@ static void set_limits(attn_plan *p, int max_workers, int max_rows, int max_seqs
     p->max_seqs = max_seqs;
     p->max_spans = max_spans;
     p->max_slots = (int)(slots > least ? slots : least);
-    p->max_items = max_rows * p->blocks_per_kv * p->shape.n_kv_heads +
-                   2 * PARTS_PER_WORKER * max_workers; /* see attn_plan_build */
+    p->max_shares = SHARES_PER_SEQ * max_seqs;
+    p->max_tiles = max_rows + 2 * p->max_shares;
+    p->max_items = p->max_tiles * p->head_blocks + 2 * PARTS_PER_WORKER * max_workers; /* see attn_plan_build */
+    p->table_size = 1;
+    while (p->table_size < 4 * (size_t)max_spans) p->table_size *= 2;
 }
 
 static int alloc_all(attn_plan *p, status *st)
 {
-    size_t rows = (size_t)p->max_rows, spans = 2 * (size_t)p->max_spans, items = (size_t)p->max_items;
+    size_t rows = (size_t)p->max_rows, spans = 2 * (size_t)p->max_spans, shares = (size_t)p->max_shares;
     size_t slots = round_up((size_t)p->max_slots, 16);
     p->scratch_floats = round_up((size_t)ATTEND_ROWS * (size_t)(p->shape.d_k + ATTN_CHUNK + p->shape.d_v), 16);
     p->scratch_bytes = (size_t)p->max_workers * p->scratch_floats * sizeof(float);
     p->slot_bytes = slots * ((size_t)p->shape.d_v + 2) * sizeof(float);
     p->rows = mem_array(rows, sizeof *p->rows);
+    p->order = mem_array(rows, sizeof *p->order);
     p->seqs = mem_array((size_t)p->max_seqs, sizeof *p->seqs);
     p->spans = mem_array(spans, sizeof *p->spans);
     p->chunks = mem_array(spans, sizeof *p->chunks);
-    p->tiles = mem_array(rows, sizeof *p->tiles);
-    p->items = mem_array(items, sizeof *p->items);
-    p->joins = mem_array(items, sizeof *p->joins);
+    p->table = mem_array(p->table_size, sizeof *p->table);
+    p->groups = mem_array(rows, sizeof *p->groups);
+    p->members = mem_array(rows + 2 * shares, sizeof *p->members);
+    p->tiles = mem_array((size_t)p->max_tiles, sizeof *p->tiles);
+    p->items = mem_array((size_t)p->max_items, sizeof *p->items);
+    p->joins = mem_array(rows * (size_t)p->head_blocks, sizeof *p->joins);
     p->scratch = mem_pages_alloc(p->scratch_bytes);
     p->slot_o = mem_pages_alloc(p->slot_bytes);
-    if (!p->rows || !p->seqs || !p->spans || !p->chunks || !p->tiles || !p->items || !p->joins || !p->scratch ||
-        !p->slot_o) {
+    if (!p->rows || !p->order || !p->seqs || !p->spans || !p->chunks || !p->table || !p->groups || !p->members ||
+        !p->tiles || !p->items || !p->joins || !p->scratch || !p->slot_o) {
         return status_nomem(st, p->slot_bytes + p->scratch_bytes);
     }
     p->slot_m = p->slot_o + slots * (size_t)p->shape.d_v;
@@ -86,9 +97,13 @@ void attn_plan_free(attn_plan *p)
 {
     if (!p) return;
     mem_free(p->rows);
+    mem_free(p->order);
     mem_free(p->seqs);
     mem_free(p->spans);
     mem_free(p->chunks);
+    mem_free(p->table);
+    mem_free(p->groups);
+    mem_free(p->members);
     mem_free(p->tiles);
     mem_free(p->items);
     mem_free(p->joins);
@@ -99,14 +114,15 @@ void attn_plan_free(attn_plan *p)
 
 void attn_plan_reset(attn_plan *p)
 {
-    p->n_rows = p->n_seqs = p->n_spans = p->n_chunks = p->n_tiles = p->n_items = p->n_joins = p->n_slots = 0;
+    p->n_rows = p->n_seqs = p->n_spans = p->n_chunks = 0;
+    p->n_groups = p->n_members = p->n_tiles = p->n_items = p->n_slots = 0;
 }
 
 static void add_to_chunk(attn_plan *p, plan_seq *s, attn_span span)
 {
     int64_t begin = span.index / ATTN_CHUNK * ATTN_CHUNK;
     if (!s->n_chunks || p->chunks[p->n_chunks - 1].begin != begin) {
-        p->chunks[p->n_chunks++] = (plan_chunk){begin, p->n_spans, 0, 0};
+        p->chunks[p->n_chunks++] = (plan_chunk){.begin = begin, .first_span = p->n_spans};
         s->n_chunks++;
     }
     plan_chunk *c = &p->chunks[p->n_chunks - 1];
@@ -119,7 +135,7 @@ int attn_plan_seq(attn_plan *p, const attn_span *spans, int n_spans)
 {
     assert(p->n_seqs < p->max_seqs);
     plan_seq *s = &p->seqs[p->n_seqs];
-    *s = (plan_seq){p->n_chunks, 0};
+    *s = (plan_seq){.first_chunk = p->n_chunks};
     int64_t end = 0;
     for (int i = 0; i < n_spans; i++) {
         attn_span a = spans[i];
@@ -140,6 +156,7 @@ void attn_plan_row(attn_plan *p, const attn_row *row)
 {
     assert(p->n_rows < p->max_rows && row->seq >= 0 && row->seq < p->n_seqs && row->mask_n >= 0);
     p->rows[p->n_rows++] = *row;
+    p->seqs[row->seq].n_rows++;
 }
 
 static int64_t least(int64_t a, int64_t b)
@@ -147,13 +164,12 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The chunks that any row of the tile sees, and what they cost: loads of K and V, and the arithmetic of every row. */
-static void find_chunks(const attn_plan *p, plan_tile *t)
+/* The chunks that any row of the group sees. */
+static void find_chunks(const attn_plan *p, const plan_seq *s, plan_group *g)
 {
-    const plan_seq *s = &p->seqs[p->rows[t->first_row].seq];
-    int64_t lo = INT64_MAX, hi = INT64_MIN, n_tok = 0;
-    for (int i = t->first_row; i < t->first_row + t->n_rows; i++) {
-        const attn_row *r = &p->rows[i];
+    int64_t lo = INT64_MAX, hi = INT64_MIN;
+    for (int i = g->first_row; i < g->first_row + g->n_rows; i++) {
+        const attn_row *r = &p->rows[p->order[i]];
         if (r->lo >= r->hi) continue;
         lo = least(lo, r->lo);
         hi = r->hi > hi ? r->hi : hi;
@@ -162,61 +178,145 @@ static void find_chunks(const attn_plan *p, plan_tile *t)
     int first = 0, end = s->n_chunks;
     while (first < end && c[first].begin + ATTN_CHUNK <= lo) first++;
     while (end > first && c[end - 1].begin >= hi) end--;
-    for (int i = first; i < end; i++) n_tok += least(c[i].n_tok, least(hi, c[i].begin + ATTN_CHUNK) - c[i].begin);
-    t->first_chunk = s->first_chunk + first;
-    t->n_chunks = end - first;
-    t->cost = n_tok * (2 + t->n_rows * p->tile_heads);
+    g->first_chunk = s->first_chunk + first;
+    g->n_chunks = end - first;
 }
 
-static int64_t make_tiles(attn_plan *p)
+static void make_groups(attn_plan *p)
+{
+    int at = 0;
+    for (int i = 0; i < p->n_seqs; i++) {
+        p->seqs[i].first_row = at;
+        at += p->seqs[i].n_rows;
+        p->seqs[i].n_rows = 0;
+    }
+    for (int i = 0; i < p->n_rows; i++) {
+        plan_seq *s = &p->seqs[p->rows[i].seq];
+        p->order[s->first_row + s->n_rows++] = i;
+    }
+    for (int i = 0; i < p->n_seqs; i++) {
+        const plan_seq *s = &p->seqs[i];
+        for (int done = 0; done < s->n_rows; done += p->group_rows) {
+            plan_group *g = &p->groups[p->n_groups++];
+            *g = (plan_group){s->first_row + done, (int)least(s->n_rows - done, p->group_rows), 0, 0, -1, 1};
+            find_chunks(p, s, g);
+        }
+    }
+}
+
+bool plan_give_slots(attn_plan *p, plan_group *g)
+{
+    if (g->slot >= 0) return true;
+    int rows = g->n_rows * p->shape.n_heads;
+    if (g->n_chunks > (p->max_slots - p->n_slots) / rows) return false;
+    g->slot = p->n_slots;
+    p->n_slots += g->n_chunks * rows;
+    return true;
+}
+
+plan_tile *plan_add_tile(attn_plan *p, int first_chunk, int n_chunks)
+{
+    assert(p->n_tiles < p->max_tiles);
+    plan_tile *t = &p->tiles[p->n_tiles++];
+    *t = (plan_tile){.first_member = p->n_members, .first_chunk = first_chunk, .n_chunks = n_chunks};
+    return t;
+}
+
+void plan_add_member(attn_plan *p, plan_tile *t, int group, int first_chunk)
+{
+    p->members[p->n_members++] = (plan_member){group, first_chunk};
+    t->n_members++;
+    t->n_rows += p->groups[group].n_rows;
+}
+
+/* Tiles of one group: of the chunks that it shares with none. */
+static void add_own_tiles(attn_plan *p, int group)
+{
+    const plan_group *g = &p->groups[group];
+    int end = g->first_chunk + g->n_chunks;
+    bool all = g->n_chunks == 0; /* sees nothing, which makes an item too: zeros */
+    for (int c = g->first_chunk; c < end || all; all = false) {
+        int first = c;
+        while (c < end && !p->chunks[c].shared) c++;
+        if (c > first || all) plan_add_member(p, plan_add_tile(p, first, c - first), group, first);
+        while (c < end && p->chunks[c].shared) c++;
+    }
+}
+
+/* Loads of K and V, and the arithmetic of every row; of the last chunk, as far as any row sees. */
+static int64_t find_cost(const attn_plan *p, const plan_tile *t)
+{
+    int64_t n_tok = 0, hi = 0;
+    for (int m = t->first_member; m < t->first_member + t->n_members; m++) {
+        const plan_group *g = &p->groups[p->members[m].group];
+        for (int i = g->first_row; i < g->first_row + g->n_rows; i++) {
+            int64_t end = p->rows[p->order[i]].hi;
+            hi = end > hi ? end : hi;
+        }
+    }
+    for (int i = t->first_chunk; i < t->first_chunk + t->n_chunks; i++)
+        n_tok += least(p->chunks[i].n_tok, hi - p->chunks[i].begin);
+    return n_tok * (2 + t->n_rows * p->tile_heads);
+}
+
+static int64_t make_tiles(attn_plan *p, int n_workers, bool cascade)
 {
     int64_t total = 0;
-    for (int at = 0; at < p->n_rows;) {
-        int n = 1;
-        while (n < p->tile_rows && at + n < p->n_rows && p->rows[at + n].seq == p->rows[at].seq) n++;
-        plan_tile *t = &p->tiles[p->n_tiles++];
-        *t = (plan_tile){at, n, 0, 0, 0};
-        find_chunks(p, t);
-        total += t->cost;
-        at += n;
+    if (cascade && p->n_groups > 1) plan_share(p, n_workers);
+    p->n_shared_tiles = p->n_tiles;
+    for (int i = 0; i < p->n_groups; i++) add_own_tiles(p, i);
+    for (int i = 0; i < p->n_tiles; i++) {
+        p->tiles[i].cost = find_cost(p, &p->tiles[i]);
+        total += p->tiles[i].cost;
     }
-    return total;
+    return total * p->head_blocks;
 }
 
-/* Cuts the tile's chunks into n_parts runs of nearly equal length; false when the slots don't suffice. */
-static bool add_parts(attn_plan *p, int tile, int head_block, int n_parts)
+static bool begins_all(const attn_plan *p, const plan_tile *t)
+{
+    for (int m = t->first_member; m < t->first_member + t->n_members; m++)
+        if (p->members[m].first_chunk != p->groups[p->members[m].group].first_chunk) return false;
+    return true;
+}
+
+/* Cuts the tile's chunks into runs of nearly equal length that cost at most about `most`. */
+static void add_items(attn_plan *p, int tile, int head_block, int64_t most, bool split)
 {
     const plan_tile *t = &p->tiles[tile];
-    int rows = t->n_rows * plan_heads(p, head_block).n;
-    if (t->n_chunks > (p->max_slots - p->n_slots) / rows) return false;
-    plan_join *join = &p->joins[p->n_joins];
-    *join = (plan_join){tile, head_block, p->n_slots, n_parts, 0};
-    atomic_store_explicit(&join->n_left, n_parts, memory_order_relaxed);
-    for (int i = 0; i < n_parts; i++) {
-        int begin = (int)((int64_t)t->n_chunks * i / n_parts), end = (int)((int64_t)t->n_chunks * (i + 1) / n_parts);
-        p->items[p->n_items++] =
-            (plan_item){tile, head_block, t->first_chunk + begin, end - begin, p->n_slots + begin * rows, p->n_joins};
+    int n = split && t->cost > most ? (int)least((t->cost + most - 1) / most, t->n_chunks) : 1;
+    bool folds = begins_all(p, t);
+    int n_folded = folds ? t->n_chunks / n : 1;
+    for (int i = 0; i < n; i++) {
+        int begin = (int)((int64_t)t->n_chunks * i / n), end = (int)((int64_t)t->n_chunks * (i + 1) / n);
+        p->items[p->n_items++] = (plan_item){tile, head_block, begin, end - begin, folds && i == 0};
     }
-    p->n_joins++;
-    p->n_slots += t->n_chunks * rows;
-    return true;
+    for (int m = t->first_member; m < t->first_member + t->n_members; m++) {
+        int group = p->members[m].group;
+        p->joins[group * p->head_blocks + head_block].n_parts += n;
+        if (folds) p->groups[group].n_folded = n_folded;
+    }
 }
 
 /* One KV head after the other, so that workers share its K and V in the caches; the longest rows (the last of a prompt)
  * first, so that no long item is left to the end. With W workers the parts are at most 2 W PARTS_PER_WORKER: a tile that
  * is split costs more than `most`, of which the total holds W PARTS_PER_WORKER, and has at most cost / most + 1 parts. */
-void attn_plan_build(attn_plan *p, int n_workers, bool split)
+void attn_plan_build(attn_plan *p, int n_workers, unsigned how)
 {
     assert(n_workers >= 1 && n_workers <= p->max_workers && p->n_items == 0);
-    int head_blocks = p->blocks_per_kv * p->shape.n_kv_heads;
-    int64_t total = make_tiles(p) * head_blocks;
-    int64_t most = total / ((int64_t)n_workers * PARTS_PER_WORKER) + 1; /* what one item may cost */
-    for (int b = 0; b < head_blocks; b++) {
-        for (int i = p->n_tiles - 1; i >= 0; i--) {
-            const plan_tile *t = &p->tiles[i];
-            int n_parts = (int)least((t->cost + most - 1) / most, t->n_chunks);
-            if (split && n_workers > 1 && n_parts > 1 && add_parts(p, i, b, n_parts)) continue;
-            p->items[p->n_items++] = (plan_item){i, b, t->first_chunk, t->n_chunks, -1, -1};
+    make_groups(p);
+    bool split = (how & ATTN_SPLIT) && n_workers > 1;
+    int64_t most =
+        make_tiles(p, n_workers, how & ATTN_CASCADE) / ((int64_t)n_workers * PARTS_PER_WORKER) + 1; /* of one item */
+    int n_joins = p->n_groups * p->head_blocks;
+    for (int i = 0; i < n_joins; i++) p->joins[i].n_parts = 0;
+    for (int b = 0; b < p->head_blocks; b++) {
+        for (int i = 0; i < p->n_shared_tiles; i++) add_items(p, i, b, 2 * most, split);
+        for (int i = p->n_tiles - 1; i >= p->n_shared_tiles; i--) {
+            plan_group *g = &p->groups[p->members[p->tiles[i].first_member].group];
+            bool costly = split && p->tiles[i].cost > most && p->tiles[i].n_chunks > 1;
+            add_items(p, i, b, most, costly && plan_give_slots(p, g));
         }
     }
+    for (int i = 0; i < n_joins; i++)
+        atomic_store_explicit(&p->joins[i].n_left, p->joins[i].n_parts, memory_order_relaxed);
 }

@@ -14,39 +14,50 @@ typedef struct attn_job {
     int expected[THREADS_MAX]; /* the item that each worker most likely takes next, whose first keys it fetches ahead */
 } attn_job;
 
-/* The query rows of one tile and head block, and where results go. Row i is token i / heads.n, head i % heads.n. */
+/* The query rows of one tile and head block, group after group, row after row, head after head, and where results go. */
 typedef struct tile_io {
     const plan_tile *tile;
     head_range heads;
     int n;
     const attn_row *rows[ATTEND_ROWS];
+    const float *q[ATTEND_ROWS];
     float *out[ATTEND_ROWS];
+    size_t slot[ATTEND_ROWS], step[ATTEND_ROWS]; /* of the tile's first chunk, and on to the next; of parts alone */
 } tile_io;
 
-static tile_io open_tile(const attn_job *j, int tile, int head_block)
+static void add_group(const attn_job *j, const plan_member *m, tile_io *io)
 {
     const attn_plan *p = j->p;
-    tile_io io = {.tile = &p->tiles[tile], .heads = plan_heads(p, head_block)};
-    io.n = io.tile->n_rows * io.heads.n;
-    for (int i = 0; i < io.n; i++) {
-        int64_t row = io.tile->first_row + i / io.heads.n;
-        int64_t head = io.heads.first + i % io.heads.n;
-        io.rows[i] = &p->rows[row];
-        io.out[i] = j->out + (row * p->shape.n_heads + head) * p->shape.d_v;
+    const plan_group *g = &p->groups[m->group];
+    size_t slot = plan_slot(g, io->heads, m->first_chunk);
+    int n = g->n_rows * io->heads.n;
+    for (int i = 0; i < n; i++, io->n++) {
+        int64_t row = p->order[g->first_row + i / io->heads.n];
+        int64_t head = io->heads.first + i % io->heads.n;
+        io->rows[io->n] = &p->rows[row];
+        io->q[io->n] = j->q + (row * p->shape.n_heads + head) * p->shape.d_k;
+        io->out[io->n] = j->out + (row * p->shape.n_heads + head) * p->shape.d_v;
+        io->slot[io->n] = slot + (size_t)i;
+        io->step[io->n] = (size_t)n;
     }
-    return io;
+}
+
+static void open_tile(const attn_job *j, int tile, int head_block, tile_io *io)
+{
+    const attn_plan *p = j->p;
+    io->tile = &p->tiles[tile];
+    io->heads = plan_heads(p, head_block);
+    io->n = 0;
+    for (int m = 0; m < io->tile->n_members; m++) add_group(j, &p->members[io->tile->first_member + m], io);
 }
 
 /* q * scale of the tile's rows, into the worker's scratch. */
-static void scale_queries(const attn_job *j, const tile_io *io, float *scratch, const float **q)
+static void scale_queries(const attn_job *j, tile_io *io, float *scratch)
 {
-    const attn_plan *p = j->p;
-    int64_t d_k = p->shape.d_k;
-    for (int i = 0; i < io->n; i++) {
-        int64_t row = io->tile->first_row + i / io->heads.n, head = io->heads.first + i % io->heads.n;
-        float *to = scratch + i * d_k;
-        p->ks->scale(j->q + (row * p->shape.n_heads + head) * d_k, j->layer->scale, d_k, to);
-        q[i] = to;
+    int64_t d_k = j->p->shape.d_k;
+    for (int i = 0; i < io->n; i++, scratch += d_k) {
+        j->p->ks->scale(io->q[i], j->layer->scale, d_k, scratch);
+        io->q[i] = scratch;
     }
 }
 
@@ -69,7 +80,13 @@ typedef struct unit {
     const plan_item *expected; /* the worker's next item, most likely; or NULL */
     tile_io io;
     attend_args a;
+    float *o[ATTEND_ROWS], m[ATTEND_ROWS], l[ATTEND_ROWS]; /* a partial of each row */
 } unit;
+
+static const plan_chunk *chunk_of(const attn_plan *p, const plan_item *item, int i)
+{
+    return &p->chunks[p->tiles[item->tile].first_chunk + item->first_chunk + i];
+}
 
 /* The chunk after the item's i-th, in this item or at the start of the expected one. */
 static void announce(unit *u, int i)
@@ -78,7 +95,7 @@ static void announce(unit *u, int i)
     const plan_item *item = i + 1 < u->item->n_chunks ? u->item : u->expected;
     u->a.n_next = 0;
     if (!item || !item->n_chunks) return;
-    const plan_chunk *c = &p->chunks[item->first_chunk + (item == u->item ? i + 1 : 0)];
+    const plan_chunk *c = chunk_of(p, item, item == u->item ? i + 1 : 0);
     u->a.next = p->spans + c->first_span;
     u->a.n_next = c->n_spans;
     u->a.next_k_offset = keys_of(u->job, item->head_block);
@@ -87,7 +104,7 @@ static void announce(unit *u, int i)
 static void attend_chunk(unit *u, int i)
 {
     const attn_plan *p = u->job->p;
-    const plan_chunk *c = &p->chunks[u->item->first_chunk + i];
+    const plan_chunk *c = chunk_of(p, u->item, i);
     announce(u, i);
     u->a.spans = p->spans + c->first_span;
     u->a.n_spans = c->n_spans;
@@ -96,52 +113,96 @@ static void attend_chunk(unit *u, int i)
     u->a.announced = true;
 }
 
-/* All chunks of the tile: the first one's partial goes straight to the output, where the others are merged to it. */
-static void run_whole(unit *u, float *spare)
+/* All chunks of the item: the first one's partial goes straight to `to`, where the others are merged to it. */
+static void fold_chunks(unit *u, float *const *to, float *m, float *l, float *spare)
 {
     const attn_plan *p = u->job->p;
     int d_v = p->shape.d_v, n = u->io.n;
-    float m[ATTEND_ROWS], l[ATTEND_ROWS], m2[ATTEND_ROWS], l2[ATTEND_ROWS];
-    float *part[ATTEND_ROWS];
-    for (int i = 0; i < n; i++) {
-        part[i] = spare + (size_t)i * (size_t)d_v;
-        l[i] = 0;
-    }
+    for (int i = 0; i < n; i++) u->o[i] = spare + (size_t)i * (size_t)d_v;
     for (int c = 0; c < u->item->n_chunks; c++) {
-        u->a.o = c ? part : u->io.out;
-        u->a.m = c ? m2 : m;
-        u->a.l = c ? l2 : l;
+        u->a.o = c ? u->o : to;
         attend_chunk(u, c);
-        for (int i = 0; c && i < n; i++) p->ks->merge(u->io.out[i], &m[i], &l[i], part[i], m2[i], l2[i], d_v);
+        if (c) {
+            for (int i = 0; i < n; i++) p->ks->merge(to[i], &m[i], &l[i], u->o[i], u->m[i], u->l[i], d_v);
+        } else {
+            memcpy(m, u->m, (size_t)n * sizeof *m);
+            memcpy(l, u->l, (size_t)n * sizeof *l);
+        }
     }
-    for (int i = 0; i < n; i++) normalize(p, u->io.out[i], l[i]);
 }
 
-static void run_part(unit *u)
+static void run_whole(unit *u, float *spare)
+{
+    float m[ATTEND_ROWS], l[ATTEND_ROWS] = {0};
+    fold_chunks(u, u->io.out, m, l, spare);
+    for (int i = 0; i < u->io.n; i++) normalize(u->job->p, u->io.out[i], l[i]);
+}
+
+/* Where the item's i-th chunk goes. */
+static void open_slots(const unit *u, int i, size_t *slot, float **o)
 {
     const attn_plan *p = u->job->p;
-    float *o[ATTEND_ROWS];
-    for (int c = 0; c < u->item->n_chunks; c++) {
-        size_t slot = (size_t)(u->item->slot + c * u->io.n);
-        for (int i = 0; i < u->io.n; i++) o[i] = p->slot_o + (slot + (size_t)i) * (size_t)p->shape.d_v;
-        u->a.o = o;
-        u->a.m = p->slot_m + slot;
-        u->a.l = p->slot_l + slot;
-        attend_chunk(u, c);
+    for (int r = 0; r < u->io.n; r++) {
+        slot[r] = u->io.slot[r] + (size_t)(u->item->first_chunk + i) * u->io.step[r];
+        o[r] = p->slot_o + slot[r] * (size_t)p->shape.d_v;
     }
 }
 
-/* Merges in one order, whoever does it. */
-static void run_join(const attn_plan *p, const plan_join *join, const tile_io *io)
+static void close_slots(const unit *u, const size_t *slot, const float *m, const float *l)
 {
-    for (int i = 0; i < io->n; i++) {
-        float m = -INFINITY, l = 0;
-        for (int c = 0; c < io->tile->n_chunks; c++) {
-            size_t slot = (size_t)(join->slot + c * io->n + i);
-            const float *o = p->slot_o + slot * (size_t)p->shape.d_v;
-            p->ks->merge(io->out[i], &m, &l, o, p->slot_m[slot], p->slot_l[slot], p->shape.d_v);
+    for (int r = 0; r < u->io.n; r++) {
+        u->job->p->slot_m[slot[r]] = m[r];
+        u->job->p->slot_l[slot[r]] = l[r];
+    }
+}
+
+static void run_part(unit *u, float *spare)
+{
+    size_t slot[ATTEND_ROWS];
+    float *o[ATTEND_ROWS], m[ATTEND_ROWS], l[ATTEND_ROWS];
+    if (u->item->folds) {
+        open_slots(u, 0, slot, o);
+        fold_chunks(u, o, m, l, spare);
+        close_slots(u, slot, m, l);
+        return;
+    }
+    u->a.o = u->o;
+    for (int c = 0; c < u->item->n_chunks; c++) {
+        open_slots(u, c, slot, u->o);
+        attend_chunk(u, c);
+        close_slots(u, slot, u->m, u->l);
+    }
+}
+
+/* Merges in one order, whoever does it. first: the group's place among the tile's rows. */
+static void run_join(const attn_plan *p, const plan_group *g, const tile_io *io, int first)
+{
+    int n = g->n_rows * io->heads.n;
+    size_t slot = plan_slot(g, io->heads, g->first_chunk);
+    for (int i = 0; i < n; i++) {
+        float m = -INFINITY, l = 0, *out = io->out[first + i];
+        for (int c = 0; c < g->n_chunks; c += c ? 1 : g->n_folded) {
+            size_t from = slot + (size_t)(c * n + i);
+            const float *o = p->slot_o + from * (size_t)p->shape.d_v;
+            p->ks->merge(out, &m, &l, o, p->slot_m[from], p->slot_l[from], p->shape.d_v);
         }
-        normalize(p, io->out[i], l);
+        normalize(p, out, l);
+    }
+}
+
+/* Of the item's groups: joins those that were left with this part alone. */
+static void end_part(const attn_plan *p, const plan_item *item, const tile_io *io)
+{
+    const plan_tile *t = io->tile;
+    for (int i = t->first_member, first = 0; i < t->first_member + t->n_members; i++) {
+        int group = p->members[i].group;
+        plan_join *join = &p->joins[group * p->head_blocks + item->head_block];
+        if (atomic_fetch_sub_explicit(&join->n_left, 1, memory_order_acq_rel) == 1) {
+            run_join(p, &p->groups[group], io, first);
+            atomic_store_explicit(&join->n_left, join->n_parts,
+                                  memory_order_relaxed); /* the next run begins behind a barrier */
+        }
+        first += p->groups[group].n_rows * io->heads.n;
     }
 }
 
@@ -149,12 +210,15 @@ static void run_item(const attn_job *j, const plan_item *item, const plan_item *
                      float *scratch)
 {
     const attn_plan *p = j->p;
-    const float *q[ATTEND_ROWS];
-    float *scores = scratch + (size_t)ATTEND_ROWS * (size_t)p->shape.d_k;
-    unit u = {j, item, expected, open_tile(j, item->tile, item->head_block), {0}};
-    scale_queries(j, &u.io, scratch, q);
+    float *scores = scratch + (size_t)ATTEND_ROWS * (size_t)p->shape.d_k, *spare = scores + ATTEND_ROWS * ATTN_CHUNK;
+    unit u;
+    u.job = j;
+    u.item = item;
+    u.expected = expected;
+    open_tile(j, item->tile, item->head_block, &u.io);
+    scale_queries(j, &u.io, scratch);
     u.a = (attend_args){
-        .q = q,
+        .q = u.io.q,
         .n_rows = u.io.n,
         .d_k = p->shape.d_k,
         .d_v = p->shape.d_v,
@@ -164,18 +228,16 @@ static void run_item(const attn_job *j, const plan_item *item, const plan_item *
         .v_offset = j->layer->v_offset + (size_t)u.io.heads.kv_head * j->layer->v_head_stride,
         .announced = announced,
         .rows = u.io.rows,
+        .m = u.m,
+        .l = u.l,
         .scratch = scores,
     };
-    if (item->slot < 0) {
-        run_whole(&u, scores + (size_t)ATTEND_ROWS * ATTN_CHUNK);
+    if (p->groups[p->members[u.io.tile->first_member].group].slot < 0) {
+        run_whole(&u, spare);
         return;
     }
-    run_part(&u);
-    plan_join *join = &p->joins[item->join];
-    if (atomic_fetch_sub_explicit(&join->n_left, 1, memory_order_acq_rel) > 1) return;
-    run_join(p, join, &u.io);
-    atomic_store_explicit(&join->n_left, join->n_parts,
-                          memory_order_relaxed); /* the next run begins behind a barrier */
+    run_part(&u, spare);
+    end_part(p, item, &u.io);
 }
 
 /* Workers take items in turn, so that a worker's next is most likely as many items on as there are workers. */

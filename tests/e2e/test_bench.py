@@ -13,8 +13,8 @@ def bench(*options):
 
 
 def test_every_kind_of_test():
-    done = bench("--tests", "pp24,tg3@5,tb2x3@4", "--threads", "2", "--kv", "f16")
-    assert [t["test"] for t in done["tests"]] == ["pp24", "tg3@5", "tb2x3@4"]
+    done = bench("--tests", "pp24,tg3@5,tb2x3@4,sp2x3@20+4", "--threads", "2", "--kv", "f16")
+    assert [t["test"] for t in done["tests"]] == ["pp24", "tg3@5", "tb2x3@4", "sp2x3@20+4"]
     for t in done["tests"]:
         assert KEYS <= set(t) and t["kv"] == "f16" and t["threads"] == 2 and t["reps"] == 1
         assert 0 < t["min"] <= t["median"] <= t["max"] and t["limit"] > 0
@@ -24,11 +24,16 @@ def test_every_kind_of_test():
 
 def test_hashes_do_not_depend_on_how_the_work_is_cut():
     def hashes(*options):
-        return [t["hash"] for t in bench("--tests", "pp40,tg4@20,tb2x3@20", *options)["tests"]]
+        return [t["hash"] for t in bench("--tests", "pp40,tg4@20,tb2x3@20,sp2x3@300+5", *options)["tests"]]
     want = hashes("--threads", "2")
-    assert want == hashes("--threads", "1") == hashes("--threads", "3", "--block-size", "8") == hashes("--no-split") == hashes("--chunk", "7")
-    assert len(set(want)) == 3
+    assert want == hashes("--threads", "1") == hashes("--threads", "3", "--block-size", "8") == hashes("--no-split") == hashes("--no-cascade") == hashes("--chunk", "7")
+    assert len(set(want)) == 4
     assert hashes("--kv", "f32") != want
+
+
+def test_a_shared_prefix_is_counted_once():
+    own, shared = bench("--tests", "tb2x4@512,sp2x4@500+12")["tests"]
+    assert abs(own["bytes_per_token"] - shared["bytes_per_token"] - 500 * 3 / 4 * 23040) < 1
 
 
 def test_bytes_of_a_token_are_weights_and_cache():
@@ -53,7 +58,7 @@ def test_forms():
 
 
 def test_bad_command_lines():
-    for tests in ("pp", "pp0", "tg5", "tg5@", "tb2x@3", "tb2x0@3", "pp5x", "xx5", "pp-5", ",", ""):
+    for tests in ("pp", "pp0", "tg5", "tg5@", "tb2x@3", "tb2x0@3", "pp5x", "sp2x2@5", "sp2x0@5+1", "xx5", "pp-5", ",", ""):
         fails(2, "bench", SMOLLM, "--tests", tests, says="test")
     fails(2, "bench", says="name a model")
     fails(1, "bench", "no-such-model", says="no-such-model")

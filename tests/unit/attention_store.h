@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attention_draw.h"
 #include "base/half.h"
 #include "base/mem.h"
 #include "kernel/attention.h"
@@ -60,19 +61,6 @@ typedef struct store {
     uint64_t masks[MAX_ROWS];
     float *q, *k, *v; /* [n_rows][n_heads][d_k], [n_ctx][n_kv_heads][d_k], [n_ctx][n_kv_heads][d_v] */
 } store;
-
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-    return x ^ x >> 31;
-}
-
-static float draw(uint64_t identity, int what, int64_t i) /* [-1, 1), a value that a half holds exactly */
-{
-    uint64_t r = mix(identity * 0x9E3779B97F4A7C15u + (uint64_t)what * 0x1234567u + (uint64_t)i * 0xD1342543DE82EF95u);
-    return (float)((int)(r % 1024) - 512) / 512.0f;
-}
 
 static float *draw_array(uint64_t identity, int what, int64_t n)
 {
@@ -240,11 +228,6 @@ static float *run_one(const kernels *ks, store *t, int workers, bool split)
     float *out = calloc(out_floats(&t->s) + 1, sizeof *out);
     run_stores(ks, &t, 1, -1, workers, split, &out);
     return out;
-}
-
-static void assert_same_bits(const float *a, const float *b, size_t n)
-{
-    assert_memory_equal(a, b, n * sizeof *a);
 }
 
 #endif
