@@ -1,7 +1,8 @@
 /* Attention alone, one layer at a time over a cache too large for the processor's own: decode by depth, split and
- * threads, against the read bandwidth measured here; prefill in multiply-adds.
+ * threads, against the least time that this machine allows (roofline.h); prefill in multiply-adds.
  *
  *      bench_attention [--quick]
+ *      bench_attention --sweep     decode of a shape with one KV head over 512 to 65,536 tokens, as a table
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include "base/half.h"
 #include "base/mem.h"
 #include "kernel/attention.h"
+#include "kernel/roofline.h"
 
 #define BLOCK_TOKENS 16
 #define CACHE_BYTES ((size_t)192 << 20) /* what the layers of a pass take together */
@@ -27,6 +29,8 @@ static const model_shape shapes[] = {
     {"gemma 4/1/256", 4, 1, 256},
     {"llama-1b 32/8/64", 32, 8, 64},
 };
+
+static const model_shape one_kv_head = {"8/1/128", 8, 1, 128};
 
 /* n_tok stored rows in n_layers layers of f16 blocks, shuffled in memory. */
 typedef struct context {
@@ -76,37 +80,12 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-typedef struct reading {
-    const uint64_t *words; /* [CACHE_BYTES / 8] */
-    _Atomic uint64_t sum;
-} reading;
-
-static void read_mebibytes(void *arg, int begin, int end, int worker)
+/* Least seconds of decode over one layer: reading it, or the multiply-adds. */
+static double least_seconds(const context *c, const roofline *roof)
 {
-    reading *r = arg;
-    uint64_t sum[8] = {0};
-    (void)worker;
-    for (size_t i = (size_t)begin << 17; i < (size_t)end << 17; i += 8) {
-        for (int j = 0; j < 8; j++) sum[j] += r->words[i + (size_t)j];
-    }
-    for (int j = 0; j < 8; j++) r->sum += sum[j];
-}
-
-/* Bytes per second that the team reads from memory, in the best of some passes. */
-static double read_bandwidth(threads *team)
-{
-    reading r = {.words = mem_pages_alloc(CACHE_BYTES)};
-    if (!r.words) die("out of memory");
-    memset((void *)(uintptr_t)r.words, 1, CACHE_BYTES);
-    double best = 1e9;
-    for (int rep = 0; rep < REPS; rep++) {
-        double begin = clock_seconds();
-        threads_run(team, read_mebibytes, &r, (int)(CACHE_BYTES >> 20), 1);
-        double t = clock_seconds() - begin;
-        best = t < best ? t : best;
-    }
-    mem_pages_free((void *)(uintptr_t)r.words, CACHE_BYTES);
-    return (double)CACHE_BYTES / best;
+    double bytes = (double)c->layer_bytes * c->n_blocks, macs = (double)c->n_tok * c->s.n_heads * c->s.d * 2;
+    double reading = bytes / roof->read_bytes_s, computing = macs / roof->float_macs_s;
+    return reading > computing ? reading : computing;
 }
 
 /* Median seconds of one layer, for the last n_rows tokens as queries. */
@@ -145,7 +124,7 @@ static double time_layer(const context *c, const kernels *ks, threads *team, int
     return t[REPS / 2];
 }
 
-static void bench_decode(const kernels *ks, threads *team, double bandwidth, bool quick)
+static void bench_decode(const kernels *ks, threads *team, const roofline *roof, bool quick)
 {
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         for (int depth = 512; depth <= 32768; depth *= quick ? 8 : 4) {
@@ -153,10 +132,9 @@ static void bench_decode(const kernels *ks, threads *team, double bandwidth, boo
             double bytes = (double)c.layer_bytes * c.n_blocks;
             for (int split = threads_count(team) > 1 ? 0 : 1; split < 2; split++) {
                 double t = time_layer(&c, ks, team, 1, split, 1);
-                printf("decode  %-17s depth %5d  threads %d  split %-3s  %9.0f ns  %6.2f GB/s  %3.0f%% of read "
-                       "bandwidth\n",
+                printf("decode  %-17s depth %5d  threads %d  split %-3s  %9.0f ns  %6.2f GB/s  %3.0f%% of the limit\n",
                        shapes[i].name, depth, threads_count(team), split ? "on" : "off", t * 1e9, bytes / t * 1e-9,
-                       100 * bytes / t / bandwidth);
+                       100 * least_seconds(&c, roof) / t);
             }
             free_context(&c);
         }
@@ -177,18 +155,40 @@ static void bench_prefill(const kernels *ks, threads *team, bool quick)
     }
 }
 
+static void sweep(const kernels *ks, threads *team, const roofline *roof)
+{
+    for (int depth = 512; depth <= 65536; depth *= 2) {
+        context c = make_context(one_kv_head, depth, CACHE_BYTES);
+        for (int split = threads_count(team) > 1 ? 0 : 1; split < 2; split++) {
+            double t = time_layer(&c, ks, team, 1, split, 1), least = least_seconds(&c, roof);
+            printf("| %d | %d | %s | %.1f | %.1f | %.1f | %.0f |\n", depth, threads_count(team), split ? "on" : "off",
+                   t * 1e6, (double)c.layer_bytes * c.n_blocks / t * 1e-9, least * 1e6, 100 * least / t);
+        }
+        free_context(&c);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    bool quick = argc > 1 && !strcmp(argv[1], "--quick");
+    bool quick = argc > 1 && !strcmp(argv[1], "--quick"), sweeps = argc > 1 && !strcmp(argv[1], "--sweep");
     status st = STATUS_INIT;
     threads *team;
     const kernels *ks = kernels_get(CPU_AUTO);
     if (threads_new(&team, 1, &st)) die(st.text);
+    if (sweeps)
+        printf("| depth, %s heads | threads | split | us/layer | GB/s | limit, us | percent |\n"
+               "| ---: | ---: | --- | ---: | ---: | ---: | ---: |\n",
+               one_kv_head.name);
     for (int n = 1; n <= 2; n++) {
-        if (threads_resize(team, n, &st)) die(st.text);
-        double bandwidth = read_bandwidth(team);
-        printf("kernels %s, threads %d: read bandwidth %.1f GB/s\n", ks->name, n, bandwidth * 1e-9);
-        bench_decode(ks, team, bandwidth, quick);
+        roofline roof;
+        if (threads_resize(team, n, &st) || roofline_measure(&roof, team, &st)) die(st.text);
+        if (sweeps) {
+            sweep(ks, team, &roof);
+            continue;
+        }
+        printf("kernels %s, threads %d: read bandwidth %.1f GB/s, %.1f G float multiply-adds/s\n", ks->name, n,
+               roof.read_bytes_s * 1e-9, roof.float_macs_s * 1e-9);
+        bench_decode(ks, team, &roof, quick);
         bench_prefill(ks, team, quick);
     }
     threads_free(team);

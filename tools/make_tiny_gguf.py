@@ -37,18 +37,32 @@ class Gguf:
         self.kvs.append(self.string(key) + self.pack("I", kind) + self.value(kind, v))
         return self
 
+    def declare(self, name, dims, kind, offset):
+        """A tensor whose data stands that far behind the head."""
+        self.tensors.append(self.string(name) + self.pack(f"I{len(dims)}QIQ", len(dims), *dims, kind, offset))
+        return self
+
     def tensor(self, name, dims, kind, data):
         self.data += bytes(-len(self.data) % self.alignment)
-        self.tensors.append(
-            self.string(name) + self.pack(f"I{len(dims)}QIQ", len(dims), *dims, kind, len(self.data)))
+        self.declare(name, dims, kind, len(self.data))
         self.data += data
         return self
 
-    def bytes(self, n_kvs=None, n_tensors=None):
+    def head(self, n_kvs=None, n_tensors=None):
         head = b"GGUF" + self.pack("IQQ", self.version, len(self.tensors) if n_tensors is None else n_tensors,
                                    len(self.kvs) if n_kvs is None else n_kvs)
         head += b"".join(self.kvs + self.tensors)
-        return head + bytes(-len(head) % self.alignment) + self.data if self.tensors else head
+        return head + bytes(-len(head) % self.alignment) if self.tensors else head
+
+    def bytes(self, n_kvs=None, n_tensors=None):
+        return self.head(n_kvs, n_tensors) + self.data
+
+
+def byte_alphabet():
+    """GPT-2's character of each byte."""
+    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    hidden = iter(range(256, 512))
+    return [chr(b if b in shown else next(hidden)) for b in range(256)]
 
 
 def whole(**settings):

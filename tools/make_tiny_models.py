@@ -20,6 +20,8 @@ import numpy as np
 import torch
 import transformers as hf
 
+from make_tiny_gguf import byte_alphabet
+
 N_IDS = 96
 N_VOCAB = 272
 TYPES = gguf.GGMLQuantizationType
@@ -220,13 +222,6 @@ def write_parameters(w, tiny):
     if tiny.arch == "gemma2":
         w.add_attn_logit_softcapping(c.attn_logit_softcapping)
         w.add_final_logit_softcapping(c.final_logit_softcapping)
-
-
-def byte_alphabet():
-    """GPT-2's character of each byte."""
-    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    hidden = iter(range(256, 512))
-    return [chr(b if b in shown else next(hidden)) for b in range(256)]
 
 
 def write_bpe(w):

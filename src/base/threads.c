@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 #define SPINS 4000 /* some tens of microseconds: longer than the gaps between the products of one layer */
@@ -31,6 +32,7 @@ struct threads {
     _Alignas(64) _Atomic int next;   /* first unclaimed unit */
     _Alignas(64) _Atomic int n_busy; /* workers that have not finished this round */
     _Alignas(64) _Atomic uint32_t n_parked;
+    int64_t *waited_ns; /* of the caller; NULL = not measured */
     int n; /* workers, the caller included */
     bool pinned;
     cpu_set_t allowed; /* if pinned: where the workers might run before */
@@ -196,6 +198,11 @@ int threads_count(const threads *t)
     return t->n;
 }
 
+void threads_time_waits(threads *t, int64_t *ns)
+{
+    t->waited_ns = ns;
+}
+
 void threads_run(threads *t, threads_fn *fn, void *arg, int n_units, int grain)
 {
     assert(grain >= 1 && grain <= INT_MAX / (2 * THREADS_MAX) && n_units >= 0);
@@ -211,10 +218,12 @@ void threads_run(threads *t, threads_fn *fn, void *arg, int n_units, int grain)
     atomic_store_explicit(&t->n_busy, t->n - 1, memory_order_relaxed);
     if (t->n > 1) open_round(t);
     work(t, 0);
+    int64_t start = t->waited_ns ? clock_ns() : 0;
     for (int spins = 0; atomic_load_explicit(&t->n_busy, memory_order_acquire); spins++) {
         if (spins < SPINS) relax();
         else sched_yield(); /* more workers than processors: let the late one run */
     }
+    if (t->waited_ns) *t->waited_ns += clock_ns() - start;
 }
 
 int threads_available(void)

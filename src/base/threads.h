@@ -16,6 +16,8 @@
 #ifndef KVASIR_BASE_THREADS_H
 #define KVASIR_BASE_THREADS_H
 
+#include <stdint.h>
+
 #include "base/status.h"
 
 #define THREADS_MAX 256
@@ -35,6 +37,9 @@ int threads_resize(threads *t, int n, status *st);
 int threads_count(const threads *t);
 /* Runs fn over [0, n_units) in pieces of at most grain (>= 1) units. */
 void threads_run(threads *t, threads_fn *fn, void *arg, int n_units, int grain);
+/* From now on the time that the caller waits for the others, at the end of each run, is added to *ns; NULL = not
+ * measured. */
+void threads_time_waits(threads *t, int64_t *ns);
 /* Processors that this process may run on (sched_getaffinity). */
 int threads_available(void);
 

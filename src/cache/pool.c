@@ -21,6 +21,11 @@ struct pool {
     pool_counts counts;
 };
 
+size_t pool_block_overhead(void)
+{
+    return sizeof(block_info) + sizeof(block_id);
+}
+
 static const block_location HERE = {BLOCK_ON_RAM, BLOCK_READY};
 
 static uint32_t *counter(pool_counts *c, block_state s)

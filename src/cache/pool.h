@@ -21,6 +21,7 @@
 #define KVASIR_CACHE_POOL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -61,6 +62,7 @@ void pool_end_move(pool *p, block_id id); /* back to IN_USE (refs > 0) or CACHED
 uint32_t pool_refs(const pool *p, block_id id);
 block_state pool_state(const pool *p, block_id id);
 block_location pool_location(const pool *p, block_id id);
+size_t pool_block_overhead(void); /* bytes of bookkeeping that each block costs */
 pool_counts pool_count(const pool *p);
 /* Recounts from scratch; ST_OK, or ST_FORMAT with what does not add up. refs (may be NULL): the counts that holders
  * know of, by id. */

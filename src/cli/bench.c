@@ -86,6 +86,8 @@ typedef struct bench_state {
     int32_t *ids; /* [batch] of a step, or a chunk of one prompt */
     hash_stream *hash;
     int chunk; /* tokens of one step of a prefill */
+    bool noise; /* fills contexts without computing them */
+    bool time_phases;
 } bench_state;
 
 #define FILL_CHUNK 512
@@ -135,17 +137,22 @@ static int steps(bench_state *b, const bench_test *t, status *st)
     return ST_OK;
 }
 
+static int fill_context(bench_state *b, int number, uint64_t seed, int n, status *st)
+{
+    return b->noise ? bench_fill_noise(b->r, b->seqs[number], n, st) : fill(b, number, seed, n, st);
+}
+
 /* What the sequences hold before the steps: a prefix that all share, then tokens of their own. */
 static int fill_all(bench_state *b, const bench_test *t, status *st)
 {
-    if (t->kind == BENCH_SP && fill(b, 0, SHARED_SEED, t->shared, st)) return st->code;
+    if (t->kind == BENCH_SP && fill_context(b, 0, SHARED_SEED, t->shared, st)) return st->code;
     for (int s = 1; s < t->batch && t->kind == BENCH_SP; s++) {
         kv_seq_free(b->seqs[s]);
         b->seqs[s] = NULL;
         if (kv_seq_fork(&b->seqs[s], b->seqs[0], t->shared, st)) return st->code;
     }
     for (int s = 0; s < t->batch; s++)
-        if (fill(b, s, OWN_SEED + (uint64_t)s, t->depth, st)) return st->code;
+        if (fill_context(b, s, OWN_SEED + (uint64_t)s, t->depth, st)) return st->code;
     return ST_OK;
 }
 
@@ -155,8 +162,12 @@ static int run_once(bench_state *b, const bench_test *t, double *rate, status *s
     for (int s = 0; s < t->batch; s++)
         if (kv_seq_truncate(b->seqs[s], 0, st)) return st->code;
     if (t->kind != BENCH_PP && fill_all(b, t, st)) return st->code;
+    phase_clock *phases = engine_phases(b->r->e);
     int64_t start = clock_ns();
-    if (t->kind == BENCH_PP ? fill(b, 0, OWN_SEED, t->n, st) : steps(b, t, st)) return st->code;
+    if (b->time_phases) phases_start(phases, b->r->team);
+    int rc = t->kind == BENCH_PP ? fill(b, 0, OWN_SEED, t->n, st) : steps(b, t, st);
+    if (b->time_phases) phases_stop(phases);
+    if (rc) return rc;
     *rate = (double)t->n * t->batch / ((double)(clock_ns() - start) * 1e-9);
     return ST_OK;
 }
@@ -219,14 +230,28 @@ static int compare_rates(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static int run_hashed(bench_state *b, const bench_test *t, double *rate, status *st)
+{
+    hash_free(b->hash);
+    b->hash = NULL;
+    return hash_new(&b->hash, st) || run_once(b, t, rate, st) ? st->code : ST_OK;
+}
+
+static int run_phases(bench_state *b, bench_result *out, status *st)
+{
+    double rate, n_tokens = (double)out->test.n * out->test.batch;
+    b->time_phases = true;
+    int rc = run_hashed(b, &out->test, &rate, st);
+    b->time_phases = false;
+    for (int p = 0; p < PHASE_COUNT; p++) out->phase_s[p] = (double)engine_phases(b->r->e)->ns[p] * 1e-9 / n_tokens;
+    return rc;
+}
+
 static int run_reps(bench_state *b, bench_result *out, int reps, status *st)
 {
     double rates[BENCH_MAX_REPS] = {0};
-    for (int i = -1; i < reps; i++) { /* run -1 warms up */
-        hash_free(b->hash);
-        b->hash = NULL;
-        if (hash_new(&b->hash, st) || run_once(b, &out->test, &rates[i < 0 ? 0 : i], st)) return st->code;
-    }
+    for (int i = -1; i < reps; i++) /* run -1 warms up */
+        if (run_hashed(b, &out->test, &rates[i < 0 ? 0 : i], st)) return st->code;
     qsort(rates, (size_t)reps, sizeof *rates, compare_rates);
     out->median = reps % 2 ? rates[reps / 2] : (rates[reps / 2 - 1] + rates[reps / 2]) / 2;
     out->min = rates[0];
@@ -257,12 +282,15 @@ static void close_state(bench_state *b, int n_seqs)
     hash_free(b->hash);
 }
 
-int bench_run(bench_result *out, runtime *r, const bench_test *test, int reps, const roofline *roof, status *st)
+int bench_run(bench_result *out, runtime *r, const bench_test *test, const bench_options *o, const roofline *roof,
+              status *st)
 {
     bench_state b;
     *out = (bench_result){.test = *test};
     int rc = open_state(&b, r, test->batch, st);
-    if (rc == ST_OK) rc = run_reps(&b, out, reps, st);
+    b.noise = o->noise;
+    if (rc == ST_OK) rc = run_reps(&b, out, o->reps, st);
+    if (rc == ST_OK && o->phases) rc = run_phases(&b, out, st);
     if (rc == ST_OK) set_limit(out, r, b.chunk, roof);
     close_state(&b, test->batch);
     return rc;

@@ -49,13 +49,25 @@ static int engine_settings(engine_config *c, const args *a, status *st)
 {
     c->exact = args_flag(a, "exact");
     c->format = kv_format_get(c->exact && !args_given(a, "kv") ? "f32" : args_string(a, "kv"));
-    c->block_tokens = (int)args_int(a, "block-size");
+    if (!c->block_tokens) c->block_tokens = (int)args_int(a, "block-size");
     if (c->block_tokens & (c->block_tokens - 1))
         return status_set(st, ST_ARG, STATUS_NO_POS,
                           "--block-size %d is not a power of two; choose 8, 16, 32, 64, 128 or 256", c->block_tokens);
     c->chunk = (int)args_int(a, "chunk");
     c->kv_memory_bytes = args_bytes(a, "kv-memory");
     return ST_OK;
+}
+
+int runtime_open_engine(runtime *r, const args *a, engine_config base, status *st)
+{
+    if (engine_settings(&base, a, st)) return st->code;
+    return engine_new(&r->e, r->m, r->team, &base, st);
+}
+
+void runtime_close_engine(runtime *r)
+{
+    engine_free(r->e);
+    r->e = NULL;
 }
 
 int runtime_open(runtime *r, const args *a, const char *model_name, engine_config base, status *st)

@@ -36,8 +36,10 @@ typedef struct runtime {
 /* Opens the team, the model (by path or name, with a progress bar) and the engine. base holds what the command decides;
  * the options fill in the rest. On failure nothing is left open. */
 int runtime_open(runtime *r, const args *a, const char *model_name, engine_config base, status *st);
-/* The same without an engine. */
+/* In two steps, for several engines one after the other. base.block_tokens goes before the option. */
 int runtime_open_model(runtime *r, const args *a, const char *model_name, int context, status *st);
+int runtime_open_engine(runtime *r, const args *a, engine_config base, status *st);
+void runtime_close_engine(runtime *r);
 void runtime_close(runtime *r);
 /* Bytes of K and V that one token reads after n_tokens of context, in all layers. */
 double runtime_cache_read(const runtime *r, double n_tokens);

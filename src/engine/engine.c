@@ -130,6 +130,11 @@ int engine_context(const engine *e)
     return e->context;
 }
 
+phase_clock *engine_phases(engine *e)
+{
+    return forward_phases(e->forward);
+}
+
 int engine_chunk(const engine *e)
 {
     return e->chunk;

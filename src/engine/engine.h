@@ -43,6 +43,7 @@ void engine_free(engine *e); /* after its sessions */
 const model *engine_model(const engine *e);
 kv_cache *engine_cache(const engine *e);
 int engine_context(const engine *e);
+phase_clock *engine_phases(engine *e); /* of its steps; off until somebody starts it */
 int engine_chunk(const engine *e); /* most rows of a step */
 
 typedef enum finish_reason {

@@ -39,6 +39,7 @@ static void make_rows(void *arg, int begin, int end, int worker)
 /* Adds what is due now, for those who read x itself. */
 static void settle(forward *f)
 {
+    phase_enter(&f->phases, PHASE_ELEMENTWISE);
     if (f->due.add) threads_run(f->team, make_rows, f, f->n, ROW_GRAIN);
     f->due = (row_work){0};
 }
@@ -47,6 +48,7 @@ static void settle(forward *f)
 static void multiply(forward *f, const product *products, int n_products, gate_fn *gate)
 {
     int64_t d = f->p->d_model;
+    phase_enter(&f->phases, PHASE_PRODUCTS);
     product_call c = {f->h, d, f->n, make_row, f, products, n_products, gate, f->exact};
     product_run(f->ks, f->team, &f->products, &c);
     f->due = (row_work){0};
@@ -56,6 +58,7 @@ static void project(forward *f, const weight *w, const float *bias, const float 
 {
     assert(!f->due.add && !f->due.norm);
     product p = {w, bias, f->h, w->rows};
+    phase_enter(&f->phases, PHASE_PRODUCTS);
     product_call c = {.x = x, .x_stride = w->k, .n = f->n, .products = &p, .n_products = 1, .exact = f->exact};
     product_run(f->ks, f->team, &f->products, &c);
 }
@@ -109,6 +112,7 @@ void forward_qkv(forward *f, const model_layer *y, int layer)
                      {&y->k, y->k_bias, f->k, y->k.rows},
                      {&y->v, y->v_bias, f->v, y->v.rows}};
     multiply(f, qkv, 3, NULL);
+    phase_enter(&f->phases, PHASE_ELEMENTWISE);
     bool windowed = arch_layer_windowed(p, layer);
     store_job j = {f, layer, f->groups->group_of[layer], y,
                    arch_layer_has_rope(p, layer) ? f->angles[windowed] : NULL};
@@ -118,6 +122,7 @@ void forward_qkv(forward *f, const model_layer *y, int layer)
 
 int forward_attend(forward *f, int layer, status *st)
 {
+    phase_enter(&f->phases, PHASE_ATTENTION);
     if (f->io->kv_wait && f->io->kv_wait(f->io->user, layer, st)) return st->code;
     int group = f->groups->group_of[layer], l = f->groups->index_of[layer];
     bool many = f->p->n_kv_heads > 1;
@@ -173,6 +178,7 @@ static void run_head(forward *f)
     const arch_params *p = f->p;
     int64_t d = p->d_model, vocab = p->n_vocab;
     int rows[FORWARD_MAX_LOGIT_ROWS], n = 0;
+    phase_enter(&f->phases, PHASE_HEAD);
     for (int i = 0; i < f->n; i++) {
         if (f->b->rows[i].wants_logits) {
             f->ks->rms_norm(f->x + i * d, f->m->output_norm, p->norm_eps, d, f->h + n * d);
@@ -185,7 +191,9 @@ static void run_head(forward *f)
         for (int r = 0; r < n; r++) {
             float *logits = f->logits + r * vocab;
             if (p->logit_softcap > 0) f->ks->softcap(logits, p->logit_softcap, vocab, logits);
+            phase_enter(&f->phases, PHASE_SAMPLING);
             f->io->on_logits(f->io->user, rows[r], logits);
+            phase_enter(&f->phases, PHASE_HEAD);
         }
         n = 0;
     }
@@ -202,6 +210,11 @@ static int check_batch(const forward *f, const batch *b, status *st)
     return ST_OK;
 }
 
+phase_clock *forward_phases(forward *f)
+{
+    return &f->phases;
+}
+
 int forward_run(forward *f, const batch *b, const forward_io *io, status *st)
 {
     if (check_batch(f, b, st)) return st->code;
@@ -210,6 +223,7 @@ int forward_run(forward *f, const batch *b, const forward_io *io, status *st)
     f->io = io;
     f->n = b->n_rows;
     f->due = (row_work){0};
+    phase_enter(&f->phases, PHASE_OTHER);
     forward_plan(f);
     size_t n_floats = (size_t)f->n * (size_t)f->p->d_model;
     if (io->hidden_in) memcpy(f->x, io->hidden_in, n_floats * sizeof *f->x);
@@ -219,5 +233,6 @@ int forward_run(forward *f, const batch *b, const forward_io *io, status *st)
     settle(f);
     if (io->hidden_out) memcpy(io->hidden_out, f->x, n_floats * sizeof *f->x);
     if (io->on_logits && io->layer_end == f->p->n_layers) run_head(f);
+    phase_enter(&f->phases, PHASE_OTHER);
     return ST_OK;
 }

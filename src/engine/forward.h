@@ -23,6 +23,7 @@
 #include "base/threads.h"
 #include "cache/cache.h"
 #include "engine/groups.h"
+#include "engine/phases.h"
 #include "model/model.h"
 
 typedef struct batch_row {
@@ -77,6 +78,7 @@ typedef struct forward forward;
 int forward_new(forward **out, const model *m, kv_cache *cache, const kv_groups *groups, threads *team,
                 const forward_config *c, status *st);
 void forward_free(forward *f);
+phase_clock *forward_phases(forward *f); /* off until somebody starts it */
 /* n_rows 1..max_rows, tokens below n_vocab (ST_ARG otherwise). */
 int forward_run(forward *f, const batch *b, const forward_io *io, status *st);
 

@@ -46,6 +46,8 @@ struct forward {
     const forward_io *io;
     int n;
     row_work due;
+
+    phase_clock phases;
 };
 
 void forward_plan(forward *f); /* places, angles, masks and attention plans of the batch */
