@@ -152,13 +152,16 @@ def test_models_that_are_none(tmp_path):
         fails(1, "run", secret, "hello", says="permission")
 
 
-def test_memory_is_weights_cache_and_little_more():
+def test_memory_is_weights_cache_logits_and_little_more():
     code = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, capture_output=True);"
             "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
-    for model, weights in ((SMOLLM, 98_362_432), (GEMMA, 253_113_024)):
-        peak = subprocess.run([sys.executable, "-c", code, KVASIR, "run", model, "--raw", "One two three", "-n", "16", "-q"],
+    rows = 9 * 4  # bytes a token of the vocabulary: a row of logits, its copy, and the sampler's seven
+    for model, file, vocabulary in ((SMOLLM, 98_362_432, 49152), (GEMMA, 253_113_024, 262144)):
+        size = works_json("size", model, "--context", "64")
+        peak = subprocess.run([sys.executable, "-c", code, KVASIR, "run", model, "--raw", "One two three", "-n", "16", "-c", "64", "-q"],
                               capture_output=True, text=True, check=True)
-        assert weights < int(peak.stdout) * 1024 < weights + 64e6
+        known = file + size["cache_bytes"] + rows * vocabulary
+        assert size["weights_bytes"] < int(peak.stdout) * 1024 < known + 32e6
 
 
 def test_a_reader_that_leaves_and_a_full_disk():
