@@ -13,6 +13,7 @@ import os
 import pathlib
 import platform
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -115,6 +116,7 @@ def run_pytest(where):
 
 
 def main():
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it, and so would what tests interrupt
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--unit", nargs="*", metavar="PROGRAM")
     parser.add_argument("--fuzz", nargs="*", metavar="PROGRAM")

@@ -22,6 +22,40 @@ static int64_t panels_of(const weight *w)
     return (w->rows + PANEL_ROWS - 1) / PANEL_ROWS;
 }
 
+static int64_t parts(int64_t n, int64_t size)
+{
+    return (n + size - 1) / size;
+}
+
+/* Panels of one worker's share, a multiple of PIECE_PANELS. */
+static int64_t share_panels(int64_t n_panels, int n_workers)
+{
+    return parts(parts(n_panels, n_workers), PIECE_PANELS) * PIECE_PANELS;
+}
+
+#define PAGE 4096
+
+typedef struct touch_job {
+    const weight *w;
+    int n_workers;
+} touch_job;
+
+static void touch_share(void *arg, int begin, int end, int worker)
+{
+    (void)begin, (void)end;
+    const touch_job *j = arg;
+    int64_t n_panels = panels_of(j->w), length = share_panels(n_panels, j->n_workers), first = worker * length,
+            stop = first + length < n_panels ? first + length : n_panels;
+    size_t panel_bytes = j->w->n_bytes / (size_t)n_panels, at = (size_t)first * panel_bytes;
+    for (volatile char *p = j->w->panels; first < stop && at < (size_t)stop * panel_bytes; at += PAGE) p[at] = 0;
+}
+
+void weight_place(const weight *w, threads *team)
+{
+    touch_job j = {w, threads_count(team)};
+    threads_run(team, touch_share, &j, j.n_workers, 1);
+}
+
 typedef struct pack_job {
     const weight *w;
     const kernels *ks;
@@ -76,6 +110,7 @@ int weight_init(weight *w, const kernels *ks, threads *team, dtype t, int64_t ro
                 status *st)
 {
     if (weight_alloc(w, ks, t, rows, k, NULL, st)) return st->code;
+    weight_place(w, team);
     weight_pack(w, ks, team, 0, rows, data);
     return ST_OK;
 }
@@ -227,17 +262,6 @@ static void multiply_shares(void *arg, int begin, int end, int worker)
             else multiply(j, at, stop);
         }
     }
-}
-
-static int64_t parts(int64_t n, int64_t size)
-{
-    return (n + size - 1) / size;
-}
-
-/* Panels of one worker's share, a multiple of PIECE_PANELS. */
-static int64_t share_panels(int64_t n_panels, int n_workers)
-{
-    return parts(parts(n_panels, n_workers), PIECE_PANELS) * PIECE_PANELS;
 }
 
 /* One share for each worker, with equally many pieces in each. */

@@ -33,7 +33,10 @@ int weight_alloc(weight *w, const kernels *ks, dtype t, int64_t rows, int64_t k,
 /* Packs rows [first, first + n_rows), which stand at data as in the file; uses the team. first is a multiple of
  * PANEL_ROWS, n_rows too unless they are the last. */
 void weight_pack(weight *w, const kernels *ks, threads *team, int64_t first, int64_t n_rows, const void *data);
-/* Both in one. */
+/* Before packing: each worker writes to the pages of the panels that it will begin with in products, so that a machine
+ * with several memories places them where they are read. */
+void weight_place(const weight *w, threads *team);
+/* All three in one. */
 int weight_init(weight *w, const kernels *ks, threads *team, dtype t, int64_t rows, int64_t k, const void *data,
                 status *st);
 void weight_deinit(weight *w);

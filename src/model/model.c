@@ -77,6 +77,7 @@ static void load_rows(loader *l, weight *w, const gguf_tensor *t, const char *na
     }
     l->panels_used += w->n_bytes;
     assert(l->panels_used <= l->m->panels_bytes);
+    weight_place(w, l->o->team);
     pack_pieces(l, w, t, first);
     l->m->weight_bytes += w->n_bytes;
 }
