@@ -108,7 +108,7 @@ static double time_layer(const context *c, const kernels *ks, threads *team, int
             for (int i = 0; i < n_rows; i++) {
                 attn_plan_row(p, &(attn_row){.seq = seq, .lo = 0, .hi = c->n_tok - n_rows + i + 1});
             }
-            attn_plan_build(p, threads_count(team), split);
+            attn_plan_build(p, threads_count(team), split ? ATTN_SPLIT : 0);
             for (int layer = 0; layer < c->n_layers; layer++) {
                 size_t at = (size_t)layer * c->layer_bytes;
                 attn_layer l = {ks->attend_f16, at, at + head, 2 * head, 2 * head, 1 / sqrtf((float)c->s.d), 0};

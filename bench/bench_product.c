@@ -1,6 +1,6 @@
 /* bench_product - how close the matrix products come to what this machine can do (roofline.h).
  *
- *      bench_product [--threads N] [--rows R] [--k K] [--cpu scalar|avx2|avx512] [--exact] [--hot] [TYPE...]
+ *      bench_product [--threads N] [--rows R] [--k K] [--cpu LEVEL] [--exact] [--hot] [TYPE...]
  *
  * For every type and number of columns: median and best time of one product, GB/s of weights read (against
  * the read bandwidth measured here), and 10^9 multiply-adds/s (against the int8 peak measured here).
@@ -149,7 +149,7 @@ static int bench(const options *o, char **names, int n_names, status *st)
 /* Only levels that this machine has. */
 static bool level_named(const char *name, cpu_level *level)
 {
-    for (cpu_level l = CPU_SCALAR; name && l <= CPU_AVX512; l++)
+    for (cpu_level l = CPU_SCALAR; name && l < CPU_LEVELS; l++)
         if (kernels_get(l) && !strcmp(kernels_get(l)->name, name)) {
             *level = l;
             return true;
@@ -172,8 +172,8 @@ int main(int argc, char **argv)
         else if (value > 0 && !strcmp(argv[i], "--k")) o.k = value, i++;
         else {
             fprintf(stderr,
-                    "usage: bench_product [--threads N] [--rows R] [--k K] [--cpu scalar|avx2|avx512] [--exact] [--hot] "
-                    "[TYPE...]\n");
+                    "usage: bench_product [--threads N] [--rows R] [--k K] [--cpu scalar|avx2|avx512|neon|dotprod]\n"
+                    "       [--exact] [--hot] [TYPE...]\n");
             return 2;
         }
     }

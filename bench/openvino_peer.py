@@ -6,8 +6,7 @@
     ov/bin/python bench/openvino_peer.py run --model DIRECTORY --tests tb16x4@256 [--threads 2] [--kv u8|f16] [--reps 3]
 
 export dequantizes the file's weights and quantizes them anew, as OpenVINO computes with its own types; it makes no tokenizer, since tests
-are given as ids. tbNxB@D: N steps of B sequences of D
-tokens each; a step gives each sequence one token, taken greedily. Prints one JSON object a line, as bench/peers.py does.
+are given as ids. tbNxB@D: N steps of B sequences of D tokens each; a step gives each sequence one token, taken greedily. Prints one JSON object a line, as bench/peers.py does.
 """
 import argparse
 import json
@@ -17,6 +16,8 @@ import tempfile
 import time
 
 from peers import Rng, parse
+
+MAX_BATCHED_TOKENS = 1 << 16
 
 
 def export(a):
@@ -37,6 +38,7 @@ def run_once(pipeline, test, n_vocab):
     import openvino_genai
     kind, n, n_seq, depth = parse(test)
     assert kind == "tb", f"{test}: only tbNxB@D is timed here"
+    assert n_seq * depth <= MAX_BATCHED_TOKENS, f"{test}: the contexts don't fit one step, so sequences would not start together"
     config = openvino_genai.GenerationConfig(max_new_tokens=n + 1, ignore_eos=True)
     handles = []
     for seq in range(n_seq):
@@ -56,7 +58,7 @@ def run_once(pipeline, test, n_vocab):
 def run(a):
     import openvino_genai
     scheduler = openvino_genai.SchedulerConfig()
-    scheduler.cache_size, scheduler.max_num_seqs, scheduler.max_num_batched_tokens = 2, 256, 1 << 16
+    scheduler.cache_size, scheduler.max_num_seqs, scheduler.max_num_batched_tokens = 2, 256, MAX_BATCHED_TOKENS
     scheduler.dynamic_split_fuse = False
     pipeline = openvino_genai.ContinuousBatchingPipeline(a.model, scheduler, "CPU", {
         "INFERENCE_NUM_THREADS": a.threads, "KV_CACHE_PRECISION": a.kv})

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 
 #define SPINS 4000 /* some tens of microseconds: longer than the gaps between the products of one layer */
+
 typedef struct worker {
     threads *team;
     int index;
@@ -25,7 +26,7 @@ typedef struct worker {
 struct threads {
     /* The round at hand, in one cache line: a worker that sees the new number has all of it. */
     _Alignas(64) _Atomic uint32_t round; /* futex: grows by one per run */
-    int n_units, grain;
+    int n, n_units, grain; /* workers, the caller included; units of the round, and of a run of them */
     bool quit;
     threads_fn *fn;
     void *arg;
@@ -33,7 +34,6 @@ struct threads {
     _Alignas(64) _Atomic int n_busy; /* workers that have not finished this round */
     _Alignas(64) _Atomic uint32_t n_parked;
     int64_t *waited_ns; /* of the caller; NULL = not measured */
-    int n; /* workers, the caller included */
     bool pinned;
     cpu_set_t allowed; /* if pinned: where the workers might run before */
     worker *workers[THREADS_MAX];
@@ -205,7 +205,7 @@ void threads_time_waits(threads *t, int64_t *ns)
 
 void threads_run(threads *t, threads_fn *fn, void *arg, int n_units, int grain)
 {
-    assert(grain >= 1 && grain <= INT_MAX / (2 * THREADS_MAX) && n_units >= 0);
+    assert(grain >= 1 && grain <= INT_MAX / (2 * THREADS_MAX) && n_units >= 0 && n_units <= INT_MAX / 2);
     if (n_units <= grain) {
         if (n_units > 0) fn(arg, 0, n_units, 0);
         return;
@@ -218,6 +218,7 @@ void threads_run(threads *t, threads_fn *fn, void *arg, int n_units, int grain)
     atomic_store_explicit(&t->n_busy, t->n - 1, memory_order_relaxed);
     if (t->n > 1) open_round(t);
     work(t, 0);
+    if (t->n == 1) return;
     int64_t start = t->waited_ns ? clock_ns() : 0;
     for (int spins = 0; atomic_load_explicit(&t->n_busy, memory_order_acquire); spins++) {
         if (spins < SPINS) relax();

@@ -6,8 +6,8 @@
  *          worker 0: [0..4) [8..12) ...      each worker begins with a run of `grain` units of its own, then claims
  *          worker 1: [4..8) [12..16) ...     the next until none is left; the call returns when all are done
  *
- * T1 fn must give the same result whoever runs a unit (units write disjoint outputs): only a worker's first run of units
- *    is determined.
+ * T1 fn must give the same result whoever runs a unit (units write disjoint outputs): only a worker's first run of
+ *    units is determined.
  * T2 Between runs workers spin for a short while, then park on a futex: idle costs nothing.
  * T3 threads_run is a full barrier: what was written before it is seen inside, what was written inside is seen after
  *    it.
@@ -28,9 +28,9 @@ typedef void threads_fn(void *arg, int begin, int end, int worker);
 /* n: 1..THREADS_MAX workers, the caller included. Free with threads_free (NULL is fine). */
 int threads_new(threads **out, int n, status *st);
 void threads_free(threads *t);
-/* Ties each worker, the caller as well, to a processor of its own, if the team is as large as the set of processors that
- * the caller may use; else does nothing. By the thread that calls threads_run; undone by threads_resize and
- * threads_free. */
+/* Ties each worker, the caller as well, to a processor of its own, if the team is as large as the set of processors
+ * that the caller may use; else does nothing. By the thread that calls threads_run, which threads_available then gives
+ * one processor; undone by threads_resize and threads_free. */
 void threads_pin(threads *t);
 /* Between runs only. On failure the team keeps the workers that it has. */
 int threads_resize(threads *t, int n, status *st);

@@ -2,7 +2,7 @@
  *
  * One layer of a block, for a GQA layout with B tokens a block (element = 2 bytes for f16, 4 for f32):
  *
- *      head 0: K [d_k][B] | head 1: K | ... | head 0: V [B][d_v] | head 1: V | ...
+ *      head 0: K [d_k][B] | head 0: V [B][d_v] | head 1: K | head 1: V | ...
  *
  * K is stored by channel, so that the scores of 8 neighbouring tokens are one vector; V by token. A block holds its
  * layers one after the other with a constant stride: a layer of a block can travel alone, a whole block is one run of

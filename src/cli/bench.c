@@ -216,8 +216,9 @@ static void set_limit(bench_result *out, const runtime *r, int chunk, const roof
         seconds =
             least_seconds(roof, out->bytes_per_token, layer_macs(m) + head * n_chunks / n, attention_macs(m, n) / n);
     } else {
-        double depth = t->shared + t->depth + n / 2, once = runtime_cache_read(r, t->shared);
-        out->bytes_per_token = ((double)m->step_bytes + once) / t->batch + runtime_cache_read(r, depth) - once;
+        double depth = t->shared + t->depth + n / 2, all = runtime_cache_read(r, depth),
+               own = t->shared ? runtime_cache_read(r, t->depth + n / 2) : all;
+        out->bytes_per_token = ((double)m->step_bytes + all - own) / t->batch + own;
         seconds = least_seconds(roof, out->bytes_per_token, layer_macs(m) + head,
                                 attention_macs(m, depth + 1) - attention_macs(m, depth));
     }
@@ -303,8 +304,7 @@ int bench_no_cache(bench_pair *out, runtime *r, int n, status *st)
     bench_test cached = {.kind = BENCH_TG, .n = n, .batch = 1};
     double rate = 0;
     int rc = open_state(&b, r, 1, st);
-    if (rc == ST_OK) rc = hash_new(&b.hash, st);
-    if (rc == ST_OK) rc = run_once(&b, &cached, &rate, st);
+    if (rc == ST_OK) rc = run_hashed(&b, &cached, &rate, st);
     out->cached_s = rate > 0 ? n / rate : 0;
     int64_t start = clock_ns();
     for (int i = 1; i <= n && rc == ST_OK; i++) {

@@ -47,9 +47,9 @@ void bench_print_json(const bench_report *p)
 
 void bench_print_csv(const bench_report *p)
 {
-    printf("test,kv,threads,block_tokens,split,median,min,max,reps,limit,percent,bytes_per_token,hash");
-    for (int i = 0; p->o.phases && i < PHASE_COUNT; i++) printf(",%s_us", phase_name((phase)i));
-    printf("\n");
+    if (p->n) printf("test,kv,threads,block_tokens,split,median,min,max,reps,limit,percent,bytes_per_token,hash");
+    for (int i = 0; p->n && p->o.phases && i < PHASE_COUNT; i++) printf(",%s_us", phase_name((phase)i));
+    if (p->n) printf("\n");
     for (int i = 0; i < p->n; i++) {
         const bench_result *r = &p->results[i];
         printf("%s,%s,%d,%d,%d,%.2f,%.2f,%.2f,%d,%.2f,%.1f,%.0f,%016llx", r->test.name, p->kv, p->threads,

@@ -42,7 +42,7 @@ static void choose_settings(plan *p, const args *a)
     int context = bench_context(p->tests, p->n);
     engine_config c = {.n_sessions = bench_sessions(p->tests, p->n),
                        .context = context > 256 ? context : 256,
-                       .no_split = args_flag(a, "no-split"),
+                       .no_split = args_flag(a, "no-split") && !splits,
                        .no_cascade = args_flag(a, "no-cascade"),
                        .block_tokens = sizes ? LEAST_BLOCK : 0};
     do {
@@ -166,9 +166,10 @@ const command cmd_bench = {
                "Prints median, minimum and maximum of the timed runs, the "
                "limit (measured bandwidth over the bytes that a token needs, or operations over measured peak, "
                "whichever is lower), the percentage reached, and a hash of all logits.\n\n"
-               "--phases: products of the layers, attention, elementwise work (norms, RoPE, storing K and V, "
-               "activations), head, sampling (here: checking and hashing the logits), other (plans, embedding), and "
-               "waiting for other threads at the end of parallel regions.\n\n"
+               "--phases: products of the layers (with the norms, additions, quantization and activations done on "
+               "their way), attention, elementwise work (RoPE, norms of heads, storing K and V), head, sampling (here: "
+               "checking and hashing the logits), other (plans, embedding), and waiting for other threads at the end "
+               "of parallel regions.\n\n"
                "--fill noise makes deep contexts cost nothing; steps take the same time over them.\n\n"
                "  kvasir bench smollm2-135m-instruct --tests pp512,tg32@0,tg32@2048 --threads 2\n"
                "  kvasir bench smollm2-135m-instruct --tests tg8@512..65536 --fill noise --splits\n"

@@ -42,6 +42,7 @@ static void settle(forward *f)
     phase_enter(&f->phases, PHASE_ELEMENTWISE);
     if (f->due.add) threads_run(f->team, make_rows, f, f->n, ROW_GRAIN);
     f->due = (row_work){0};
+    phase_enter(&f->phases, PHASE_OTHER);
 }
 
 /* Y = h W^T, with h's rows made as they are read. */

@@ -118,10 +118,15 @@ static bool alloc_buffers(forward *f)
 static int alloc_plans(forward *f, int max_workers, status *st)
 {
     const arch_params *p = f->p;
+    int64_t max_spans = (int64_t)f->max_spans * f->max_seqs;
+    if (max_spans > INT32_MAX / 64)
+        return status_set(st, ST_LIMIT, STATUS_NO_POS,
+                          "%d sequences of up to %d blocks are more than a step can plan; ask for a smaller cache, "
+                          "larger blocks or fewer sequences",
+                          f->max_seqs, f->max_spans);
     attn_shape shape = {p->n_heads, p->n_kv_heads, p->d_k, p->d_v, kv_cache_block_tokens(f->cache)};
     for (int g = 0; g < f->groups->n; g++)
-        if (attn_plan_new(&f->plans[g], f->ks, shape, max_workers, f->max_rows, f->max_seqs, f->max_spans * f->max_seqs,
-                          st))
+        if (attn_plan_new(&f->plans[g], f->ks, shape, max_workers, f->max_rows, f->max_seqs, (int)max_spans, st))
             return st->code;
     int64_t k = largest(largest(p->d_model, p->d_ff), (int64_t)p->n_heads * p->d_v);
     return product_scratch_init(&f->products, k, f->max_rows, st);

@@ -57,7 +57,7 @@ void forward_qkv(forward *f, const model_layer *y, int layer);    /* h -> q, and
 int forward_attend(forward *f, int layer, status *st);            /* q, blocks -> att; fails where kv_wait does */
 void forward_out(forward *f, const model_layer *y);               /* h = att Wo */
 void forward_ffn(forward *f, const model_layer *y);               /* h = down(act(gate h) * up h) */
-void forward_add(forward *f, const float *post_norm);             /* x += h, or norm(h) * post_norm; with the next norm */
+void forward_add(forward *f, const float *post_norm);             /* x += h, or its norm; with the next norm */
 void forward_tap(forward *f, int layer);
 
 int forward_llama(forward *f, status *st);

@@ -19,7 +19,7 @@ typedef enum phase {
     PHASE_OTHER,       /* plans, embedding, bookkeeping */
     PHASE_PRODUCTS,    /* of the layers, with what is done to their rows on the way: norms, quantization, activations */
     PHASE_ATTENTION,
-    PHASE_ELEMENTWISE, /* RoPE, norms of heads, K and V into blocks */
+    PHASE_ELEMENTWISE, /* RoPE, norms of heads, K and V into blocks, the last addition */
     PHASE_HEAD,        /* the last norm and the output product */
     PHASE_SAMPLING,    /* whatever takes the logits */
     PHASE_WAITING,     /* for other workers, at the end of a parallel region */

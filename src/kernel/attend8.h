@@ -95,7 +95,7 @@ INLINE void scores(const attend_args *a, const key_group *g, int n, const float 
 static void softmax(float *p, int begin, int end, float *m, float *l)
 {
     f8 top = f8_splat(-INFINITY);
-    for (int i = begin; i < end; i += 8) top = f8_max(top, f8_load(p + i));
+    for (int i = begin; i < end; i += 8) top = f8_max_number(f8_load(p + i), top);
     float lanes[8], most = -INFINITY;
     f8_store(lanes, top);
     for (int i = 0; i < 8; i++) most = lanes[i] > most ? lanes[i] : most;

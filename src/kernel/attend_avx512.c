@@ -104,7 +104,7 @@ INLINE void scores(const attend_args *a, const key_group *g, int n, const float 
 static void softmax(float *p, int begin, int end, float *m, float *l)
 {
     __m512 top = _mm512_set1_ps(-INFINITY);
-    for (int i = begin; i < end; i += 16) top = _mm512_max_ps(top, _mm512_loadu_ps(p + i));
+    for (int i = begin; i < end; i += 16) top = _mm512_max_ps(_mm512_loadu_ps(p + i), top); /* a NaN gives top */
     float most = _mm512_reduce_max_ps(top);
     if (most == -INFINITY) {
         for (int i = begin; i < end; i += 16) _mm512_storeu_ps(p + i, _mm512_setzero_ps());

@@ -93,8 +93,8 @@ static int gather_values(const attend_args *a, const attend_ops *ops, int first,
     return n;
 }
 
-/* The K of whole blocks, in runs of 16 tokens' size. A large block of which less than half is seen is left to be read in
- * place. */
+/* The K of whole blocks, in runs of 16 tokens' size. A large block of which less than half is seen is left to be read
+ * in place. */
 static void list_keys(fetch_list *f, const attend_args *a, const attend_ops *ops, const attn_span *spans, int n_spans,
                       size_t k_offset)
 {

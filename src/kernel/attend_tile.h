@@ -1,4 +1,5 @@
-/* attend_tile.h - one chunk of attention for a tile of query rows, in the order that attention.h fixes. Internal to src/kernel.
+/* attend_tile.h - one chunk of attention for a tile of query rows, in the order that attention.h fixes. Internal to
+ * src/kernel.
  *
  *      attend_tile      which places each row sees (row_tile), where their K and V lie (key_group, value_run),
  *                       and what is fetched from memory meanwhile (fetch_list); no instruction set
@@ -7,17 +8,18 @@
  *          softmax      p := e^(p - m), and m, l; lane i of eight sums the places i, i + 8, ...
  *          values       o[r] += p[r][place] * v[place], places ascending
  *
- * T1 A number is one chain in a fixed order, so neither the tiling nor where blocks begin can be seen in the bits; nor can
- *    the instruction set, for those that multiply and add in one step.
+ * T1 A number is one chain in a fixed order, so neither the tiling nor where blocks begin can be seen in the bits; nor
+ *    can the instruction set, for those that multiply and add in one step.
  *
  * Memory: a block holds a few KB of a layer's K or V, far from the next block's. One core reads such runs one after the
- * other at half its bandwidth, because the hardware's prefetcher starts anew in each, and four runs line by line in turn
- * at nearly all of it. So everything is fetched in that order before it is read in its own:
+ * other at half its bandwidth, because the hardware's prefetcher starts anew in each, and four runs line by line in
+ * turn at nearly all of it. So everything is fetched in that order before it is read in its own:
  *
  *      into the second cache   V while its K makes scores, the next chunk's K while V is added up
  *      into the first cache    the next 64 tokens' V while V is added up
  *
- * a line or two between the arithmetic at a time: bursts fill the buffers that reads need too, and cost a sixth of the speed.
+ * a line or two between the arithmetic at a time: bursts fill the buffers that reads need too, and cost a sixth of the
+ * speed.
  */
 #ifndef KVASIR_KERNEL_ATTEND_TILE_H
 #define KVASIR_KERNEL_ATTEND_TILE_H
@@ -41,7 +43,8 @@ typedef struct value_run {
     int place, n;
 } value_run;
 
-/* Runs of equal length; of those before `first` all lines have been fetched, of the FETCH_RUNS from there those before `at`. */
+/* Runs of equal length; of those before `first` all lines have been fetched, of the FETCH_RUNS from there those before
+ * `at`. */
 typedef struct fetch_list {
     const uint8_t *run[2 * ATTN_CHUNK / 16 + FETCH_RUNS];
     int n, first;
@@ -73,8 +76,8 @@ typedef struct attend_ops {
     int group_tokens; /* lanes of a key_group; at most block_tokens */
     /* n_rows rows q against n groups, softcapped, into p. Places that lie in no group are left alone. */
     void (*scores)(const attend_args *a, const key_group *g, int n, const float *const *q, float *const *p, int n_rows);
-    /* p[begin, end) := e^(p - *m), *m its maximum, *l the sum; begin and end are multiples of 16. A row whose maximum is -inf
-     * gets zeros for p, and keeps *m and *l. */
+    /* p[begin, end) := e^(p - *m), *m its maximum, *l the sum; begin and end are multiples of 16. A row whose maximum
+     * is -inf gets zeros for p, and keeps *m and *l. */
     void (*softmax)(float *p, int begin, int end, float *m, float *l);
     /* o += p V over the batch's places, for n_rows rows. */
     void (*values)(const value_batch *b, const float *const *p, float *const *o, int n_rows);

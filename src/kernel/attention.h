@@ -4,20 +4,23 @@
  *      merge(partial, partial)   -> partial                  the empty partial (o = 0, m = -inf, l = 0) is the identity
  *      out = o / l                                           a row that sees nothing gives zeros
  *
- * A sequence's stored rows are numbered 0, 1, 2, ... in stored order (its positions, unless an eviction policy reordered them).
- * Chunk c is rows [256c, 256c + 256) of that numbering, whatever blocks hold them:
+ * A sequence's stored rows are numbered 0, 1, 2, ... in stored order (its positions, unless an eviction policy
+ * reordered them). Chunk c is rows [256c, 256c + 256) of that numbering, whatever blocks hold them:
  *
  *      index   0 ............... 255 | 256 ............. 511 | 512 ...
  *      spans   [block 7: 16][block 3: 16]...                          behind a window, blocks are gone: no span, nothing read
  *
- * In memory, the K of one block, layer and KV head is [d_k][block_tokens] (so that scores of 8 tokens are one vector and need no
- * sum across lanes), V is [block_tokens][d_v].
+ * In memory, the K of one block, layer and KV head is [d_k][block_tokens] (so that scores of 8 tokens are one vector
+ * and need no sum across lanes), V is [block_tokens][d_v].
  *
  * Canonical order (I6): in a chunk all scores (each a chain over d_k in ascending order), then one maximum, then l by
- * one fixed tree over the chunk's 256 places, then o token by token in ascending order; partials merge in ascending chunk order.
+ * one fixed tree over the chunk's 256 places, then o token by token in ascending order; partials merge in ascending
+ * chunk order.
  * A1 Rows outside a query's [lo, hi), or masked, contribute nothing and never meet its numbers (0 * NaN; a load may
- *    cover them, those lanes are dropped): bits of a row's output depend on its own q, and on the K and V it sees, alone.
- * A2 Splitting over workers changes nothing: each chunk's partial is computed apart even when one worker walks them all.
+ *    cover them, those lanes are dropped): bits of a row's output depend on its own q, and on the K and V it sees,
+ *    alone.
+ * A2 Splitting over workers changes nothing: each chunk's partial is computed apart even when one worker walks them
+ *    all.
  * Threads: one attn_run at a time per plan.
  */
 #ifndef KVASIR_KERNEL_ATTENTION_H
@@ -32,8 +35,8 @@
 
 #define ATTN_CHUNK 256
 
-/* n consecutive stored rows in one block: rows [row, row + n) of the block are indices [index, index + n) of the sequence.
- * Spans of a sequence ascend and do not overlap. */
+/* n consecutive stored rows in one block: rows [row, row + n) of the block are indices [index, index + n) of the
+ * sequence. Spans of a sequence ascend and do not overlap. */
 typedef struct attn_span {
     const uint8_t *block; /* first byte of the block */
     int32_t row, n;
@@ -64,7 +67,8 @@ typedef struct attend_args {
     float softcap;          /* 0 = none; else score = softcap * tanh(score / softcap) */
     const attn_span *spans; /* parts inside this chunk */
     int n_spans;
-    /* Hints: the chunk that this worker takes next, whose K may be fetched ahead, and whether this chunk was so announced. */
+    /* Hints: the chunk that this worker takes next, whose K may be fetched ahead, and whether this chunk was so
+     * announced. */
     const attn_span *next;
     int n_next;             /* 0 = not known */
     size_t next_k_offset;
@@ -99,16 +103,18 @@ typedef enum attn_how {
 
 typedef struct attn_plan attn_plan;
 
-/* All memory that steps of up to max_rows rows, max_seqs sequences and max_spans spans (of all sequences together) need.
- * Most of it:
+/* All memory that steps of up to max_rows rows, max_seqs sequences and max_spans spans (of all sequences together)
+ * need. Most of it:
  *   for each worker, 4 * ATTEND_ROWS * (d_k + ATTN_CHUNK + d_v) bytes: a tile's queries and scores, and a partial;
- *   for split rows, a partial of 4 * (d_v + 2) bytes for each head and chunk that the blocks of max_spans spans can fill,
- *   or 4 MiB where that is more (pages never touched cost nothing). Rows beyond that aren't split. */
-int attn_plan_new(attn_plan **out, const kernels *ks, attn_shape shape, int max_workers, int max_rows, int max_seqs, int max_spans,
+ *   for split rows, a partial of 4 * (d_v + 2) bytes for each head and chunk that the blocks of max_spans spans can
+ *   fill, or 4 MiB where that is more (pages never touched cost nothing). Rows beyond that aren't split. */
+int attn_plan_new(attn_plan **out, const kernels *ks, attn_shape shape, int max_workers, int max_rows, int max_seqs,
+                  int max_spans,
                   status *st);
 void attn_plan_free(attn_plan *p);
 
-/* Once per step: reset, add sequences and rows (in batch order), build; then every layer of the group runs the same plan. */
+/* Once per step: reset, add sequences and rows (in batch order), build; then every layer of the group runs the same
+ * plan. */
 void attn_plan_reset(attn_plan *p);
 /* Returns the sequence's number in this plan. The spans are copied. */
 int attn_plan_seq(attn_plan *p, const attn_span *spans, int n_spans);

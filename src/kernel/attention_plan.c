@@ -298,8 +298,9 @@ static void add_items(attn_plan *p, int tile, int head_block, int64_t most, bool
 }
 
 /* One KV head after the other, so that workers share its K and V in the caches; the longest rows (the last of a prompt)
- * first, so that no long item is left to the end. With W workers the parts are at most 2 W PARTS_PER_WORKER: a tile that
- * is split costs more than `most`, of which the total holds W PARTS_PER_WORKER, and has at most cost / most + 1 parts. */
+ * first, so that no long item is left to the end. With W workers the parts are at most 2 W PARTS_PER_WORKER: a tile
+ * that is split costs more than `most`, of which the total holds W PARTS_PER_WORKER, and has at most cost / most + 1
+ * parts. */
 void attn_plan_build(attn_plan *p, int n_workers, unsigned how)
 {
     assert(n_workers >= 1 && n_workers <= p->max_workers && p->n_items == 0);

@@ -1,5 +1,5 @@
-/* attention_plan.h - what a built plan holds. Internal: attention_plan.c and attention_share.c build it, attention_run.c
- * runs it.
+/* attention_plan.h - what a built plan holds. Internal: attention_plan.c and attention_share.c build it,
+ * attention_run.c runs it.
  *
  *      seq ---> chunks [index of the first place, spans cut at its borders], ascending, those without a span left out
  *      group    query rows of one sequence (rows x heads fit one attend call), and the chunks they see

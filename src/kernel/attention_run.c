@@ -14,7 +14,8 @@ typedef struct attn_job {
     int expected[THREADS_MAX]; /* the item that each worker most likely takes next, whose first keys it fetches ahead */
 } attn_job;
 
-/* The query rows of one tile and head block, group after group, row after row, head after head, and where results go. */
+/* The query rows of one tile and head block, group after group, row after row, head after head, and where results go.
+ * */
 typedef struct tile_io {
     const plan_tile *tile;
     head_range heads;

@@ -29,10 +29,11 @@ static int *find_place(const attn_plan *p, const plan_chunk *c, size_t table_siz
     }
 }
 
-/* A group that fills a tile has nothing to gain from others: it reads each chunk once for all its rows. */
+/* All rows of a sequence, few enough for a tile to hold another's as well. */
 static bool may_share(const attn_plan *p, const plan_group *g)
 {
-    return g->n_rows < p->group_rows && g->n_rows == p->seqs[p->rows[p->order[g->first_row]].seq].n_rows;
+    int seq = p->rows[p->order[g->first_row]].seq;
+    return 2 * g->n_rows * p->tile_heads <= ATTEND_ROWS && g->n_rows == p->seqs[seq].n_rows;
 }
 
 /* Chains the chunks that have the same spans, in the order of groups. */

@@ -10,16 +10,16 @@
  * Products. A weight matrix [rows][k] is repacked at load into panels of PANEL_ROWS rows, in an order private to the
  * table (panel.h), so one layout serves one activation row and many:
  *
- *      panel 0: rows 0..7    | strip 0 | strip 1 | ...      a strip is 32 inputs of all eight rows: codes, scales,
- *      minimums panel 1: rows 8..15   | strip 0 | ...                (256-input super-blocks keep their shared scales
- *      beside their 8 strips)
+ *      panel 0: rows 0..7     | strip 0 | strip 1 | ...      a strip: 32 inputs of all eight rows: codes, scales, minimums
+ *      panel 1: rows 8..15    | strip 0 | ...                (super-blocks of 256 keep shared scales beside 8 strips)
  *
  * Activations of quantized weights are int8 in blocks of 16 (act_strip). Those of F32, F16 and BF16 weights stay float.
  *
  * K1 y[row] of a product is one chain of float operations in ascending input order; it depends on neither the number of
  *    activation rows nor the number of panels in the call (I5). The same holds for every other entry, row by row.
  * K2 Entries allocate nothing, keep no state, and accept unaligned float arrays; panels are aligned to 64 bytes.
- * K3 Every entry of another ISA is checked against the scalar one by check-kernel (I8): the products give the same bits.
+ * K3 Every entry of another ISA is checked against the scalar one by check-kernel (I8): the products give the same
+ *    bits.
  * Threads: the tables are constant; any number of threads may use them.
  */
 #ifndef KVASIR_KERNEL_KERNEL_H

@@ -1,6 +1,6 @@
-/* product_float8.h - products with float activations, over vec8.h: F32, F16, BF16 weights, and every quantized type for exact
- * runs, each strip of which becomes 32 x 8 floats in the first-level cache. Lane = row; the float operations are those of
- * product_scalar.c, in the same order. Internal to src/kernel.
+/* product_float8.h - products with float activations, over vec8.h: F32, F16, BF16 weights, and every quantized type for
+ * exact runs, each strip of which becomes 32 x 8 floats in the first-level cache. Lane = row; the float operations are
+ * those of product_scalar.c, in the same order. Internal to src/kernel.
  *
  * The file that includes it defines before:
  *      f8 load_floats(dtype t, const uint8_t *p)            eight neighbouring elements of F32, F16 or BF16

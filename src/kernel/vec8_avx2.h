@@ -94,6 +94,12 @@ static inline f8 f8_max(f8 a, f8 b)
     return _mm256_max_ps(a, b);
 }
 
+/* The larger; b where a is NaN. */
+static inline f8 f8_max_number(f8 a, f8 b)
+{
+    return _mm256_max_ps(a, b);
+}
+
 static inline f8 f8_neg(f8 x)
 {
     return _mm256_xor_ps(x, _mm256_set1_ps(-0.0f));

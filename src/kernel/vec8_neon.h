@@ -99,6 +99,12 @@ static inline f8 f8_max(f8 a, f8 b)
     return (f8){vmaxq_f32(a.lo, b.lo), vmaxq_f32(a.hi, b.hi)};
 }
 
+/* The larger; b where a is NaN. */
+static inline f8 f8_max_number(f8 a, f8 b)
+{
+    return (f8){vmaxnmq_f32(a.lo, b.lo), vmaxnmq_f32(a.hi, b.hi)};
+}
+
 static inline f8 f8_neg(f8 x)
 {
     return (f8){vnegq_f32(x.lo), vnegq_f32(x.hi)};

@@ -157,8 +157,8 @@ static void load_ffn(loader *l, model_layer *y, int i)
         load_rows(l, &y->gate, t, name, p->d_model, 0, p->d_ff, 2 * (int64_t)p->d_ff);
         load_rows(l, &y->up, t, name, p->d_model, p->d_ff, p->d_ff, 2 * (int64_t)p->d_ff);
     } else {
-        load_matrix(l, &y->up, name, p->d_model, p->d_ff, true);
         load_matrix(l, &y->gate, layer_name(name, i, "ffn_gate.weight"), p->d_model, p->d_ff, true);
+        load_matrix(l, &y->up, layer_name(name, i, "ffn_up.weight"), p->d_model, p->d_ff, true);
     }
     load_matrix(l, &y->down, layer_name(name, i, "ffn_down.weight"), p->d_ff, p->d_model, true);
 }
@@ -210,17 +210,17 @@ static void load_rope(loader *l)
               m->params.traits->window_rope_base > 0 ? NULL : factors, l->st);
 }
 
-/* Room for the panels of every matrix of the file, each of which may be loaded as up to three: one run of memory, so
- * that huge pages back even small matrices and what a step reads next lies next. */
+/* Room for the panels of every tensor that load_rows may accept, each as up to three matrices: one run of memory in the
+ * order of loading, so that huge pages back even small matrices and a layer's lie together. */
 static int alloc_panels(loader *l)
 {
     model *m = l->m;
     for (size_t i = 0; i < gguf_tensor_count(l->g); i++) {
         const gguf_tensor *t = gguf_tensor_at(l->g, i);
         size_t n_bytes;
-        if (!t->data || t->n_dims != 2) continue;
+        if (!t->data || t->dims[2] != 1 || t->dims[3] != 1) continue;
         if (weight_size(&n_bytes, l->o->ks, (dtype)t->type, t->dims[1] + 2 * PANEL_ROWS, t->dims[0], l->st))
-            return status_prefix(l->st, "tensor %.*s", (int)t->name.n, t->name.data);
+            return l->st->code;
         if (__builtin_add_overflow(m->panels_bytes, n_bytes, &m->panels_bytes))
             return status_nomem(l->st, SIZE_MAX);
     }

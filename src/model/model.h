@@ -43,7 +43,7 @@ typedef struct model {
     uint64_t weight_bytes;
     /* of weights that one token's step reads: all but the rows of the embedding that it doesn't look up */
     uint64_t step_bytes;
-    void *panels;        /* of all matrices, in the order in which a step reads them */
+    void *panels;        /* of all matrices, in the order of loading */
     size_t panels_bytes;
     arena floats;        /* norms and biases */
 } model;

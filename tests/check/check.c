@@ -141,7 +141,7 @@ void check_fill(check *c, float *x, int64_t n, values what)
         switch (what) {
         case NEAR_ZERO: x[i] = u * 1e-6f; break;
         case LARGE: x[i] = u * 120; break;
-        case HUGE: x[i] = u * 0x1p126f; break;
+        case VAST: x[i] = u * 0x1p126f; break;
         case DENORMAL: x[i] = u * 0x1p-130f; break;
         case EQUAL: x[i] = 0.75f; break;
         case ZEROS: x[i] = u < 0 ? -0.0f : 0; break;

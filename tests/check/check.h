@@ -63,7 +63,7 @@ typedef enum values {
     ORDINARY,
     NEAR_ZERO, /* around 1e-6 */
     LARGE,     /* up to 120 */
-    HUGE,      /* up to a quarter of the largest float */
+    VAST,      /* up to a quarter of the largest float */
     DENORMAL,
     EQUAL,
     ZEROS,

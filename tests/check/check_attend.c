@@ -225,8 +225,32 @@ static void check_chunk(check *c, const attend_case *is)
         check_fail(c, "other bits than %s", c->below->name);
 }
 
+/* Scores that aren't numbers take no part in the maximum: of the first row all, of the others that of one token. */
+static void check_not_numbers(check *c)
+{
+    const attend_case is = {c->entry->which, 5, 64, 64, 16, 0, 100, CAUSAL, false, 0, ORDINARY};
+    check_case(c, "scores that aren't numbers");
+    attend_input *in = make_input(c, &is);
+    float *none = check_floats(c, is.d_k);
+    for (int d = 0; d < is.d_k; d++) none[d] = NAN;
+    in->q[0] = none;
+    for (int r = 0; r < is.n_rows; r++) in->rows[r] = (attn_row){.hi = CHUNK_BEGIN + is.n};
+    const attn_span *s = &in->spans[0];
+    put_element((uint8_t *)(uintptr_t)s->block + in->args.k_offset, s->row, is.half, NAN);
+    partials got = attend(c, c->ks, in), want = attend(c, c->ref, in);
+    for (int r = 0; r < is.n_rows; r++) {
+        bool empty = want.m[r] == -INFINITY;
+        if (empty != (r == 0) || !isnan(want.l[r]) == (r > 0)) check_fail(c, "row %d of the reference", r);
+        if (empty ? got.m[r] != want.m[r] || got.l[r] != want.l[r] : !is_near(got.m[r], want.m[r], 1e-4, 0))
+            check_fail(c, "row %d: m %g and l %g, reference %g and %g", r, (double)got.m[r], (double)got.l[r],
+                       (double)want.m[r], (double)want.l[r]);
+        if (!isnan(got.l[r]) != !isnan(want.l[r])) check_fail(c, "row %d: l %g", r, (double)got.l[r]);
+    }
+}
+
 static void check_attend(check *c)
 {
+    check_not_numbers(c);
     const int sizes[] = {8, 16, 24, 32, 64, 72, 80, 96, 128, 192, 256, MAX_D};
     const values kinds[] = {ORDINARY, ORDINARY, NEAR_ZERO, LARGE, DENORMAL, EQUAL, ZEROS, SIGNS};
     for (int i = 0; i < 160; i++) {

@@ -205,7 +205,7 @@ static void run_stores(const kernels *ks, store *const *stores, int n_stores, in
         }
     }
     uint64_t calls = mem_stats().calls;
-    attn_plan_build(p, workers, split);
+    attn_plan_build(p, workers, split ? ATTN_SPLIT : 0);
     memset(o, 0xFF, n * o_row * sizeof *o);
     attn_run(p, team, &layer, q, o);
     memset(o, 0xFF, n * o_row * sizeof *o);

@@ -57,7 +57,8 @@ typedef struct nets {
     model *m[2][N_MODELS]; /* by kernels: scalar, this machine's best */
 } nets;
 
-/* A group's set-up and teardown, and a check on every model with both kernel tables, or on one of each family, window, head count. */
+/* A group's set-up and teardown, and a check on every model with both kernel tables, or on one of each family, window,
+ * head count. */
 int nets_open(void **state);
 int nets_close(void **state);
 void on_all(void **state, void (*check)(net_config c));

@@ -29,8 +29,8 @@ static inline status gguf_refused(gguf_reader *read, const void *source, int cod
     return st;
 }
 
-/* Reads with the first allocation failing, then the second, and so on until none fails; check (may be NULL) looks at each outcome.
- * Returns the number of attempts. */
+/* Reads with the first allocation failing, then the second, and so on until none fails; check (may be NULL) looks at
+ * each outcome. Returns the number of attempts. */
 static inline int64_t gguf_fail_each(gguf_reader *read, const void *source, void (*check)(int rc))
 {
     int rc = ST_NOMEM;

@@ -1,5 +1,5 @@
-/* Attention over paged caches whose unused memory is NaN, against a softmax in double precision; rows that see nothing or
- * infinities; merging; the plan's memory. */
+/* Attention over paged caches whose unused memory is NaN, against a softmax in double precision; rows that see nothing
+ * or infinities; merging; the plan's memory. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

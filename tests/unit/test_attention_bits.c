@@ -1,5 +1,5 @@
-/* Attention's bits over everything that must not show: block size, how spans are cut, threads, splitting, what else is in
- * the plan, what a row doesn't see. */
+/* Attention's bits over everything that must not show: block size, how spans are cut, threads, splitting, what else is
+ * in the plan, what a row doesn't see. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* Cascade: sequences that share blocks as the branches of a tree do. The plan puts them into common tiles; bits are those
- * without it, with any number of threads, and of each sequence alone. */
+/* Cascade: sequences that share blocks as the branches of a tree do. The plan puts them into common tiles; bits are
+ * those without it, with any number of threads, and of each sequence alone. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -78,7 +78,8 @@ static void sessions_say_what_they_say_alone(void **state)
     check_together(w, w->gemma, 33, 3);
 }
 
-/* While a long prompt comes in pieces, the running session gets a token in every step, and the oldest prompt goes first. */
+/* While a long prompt comes in pieces, the running session gets a token in every step, and the oldest prompt goes
+ * first. */
 static void running_sessions_go_first(void **state)
 {
     talk_world *w = *state;
@@ -309,7 +310,8 @@ static void feeds(void **state)
     assert_int_equal(engine_feed(e, &whole, 1, hear, one, &st), ST_OK);
     assert_int_equal(one->n[0], 50);
     assert_int_equal(kv_seq_truncate(a, 0, &st), ST_OK);
-    /* Two sequences of the same tokens, in other pieces; only the last logits where no more are asked for; none at all. */
+    /* Two sequences of the same tokens, in other pieces; only the last logits where no more are asked for; none at all.
+     * */
     feed first[] = {{a, ids, 20, false}, {b, ids, 30, true}},
          then[] = {{a, ids + 20, 30, true}, {b, ids + 30, 20, true}};
     assert_int_equal(engine_feed(e, first, 2, hear, two, &st), ST_OK);

@@ -1,5 +1,5 @@
-/* The real models: one hash of the logits, however the work is cut. Fails without the models (`make models` fetches them;
- * $KVASIR_MODELS tells where they are). */
+/* The real models: one hash of the logits, however the work is cut. Fails without the models (`make models` fetches
+ * them; $KVASIR_MODELS tells where they are). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* The real models over long contexts: logits at the end don't depend on how the text was cut on the way there, and the
- * window's group holds no more blocks than at the beginning. TEST_FULL takes them to their full length. Fails without the
- * models (`make models` fetches them; $KVASIR_MODELS tells where they are). */
+ * window's group holds no more blocks than at the beginning. TEST_FULL takes them to their full length. Fails without
+ * the models (`make models` fetches them; $KVASIR_MODELS tells where they are). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -189,6 +189,16 @@ static void faulty_tensors_are_named(void **state)
     expect_error(*state, &c, ST_FORMAT, "output.weight is 64 x 265, but the model's parameters ask for 64 x 264");
 }
 
+/* A matrix may be said to have more dimensions than two, of 1. */
+static void dimensions_of_one_are_none(void **state)
+{
+    tiny_config c = tiny_llama();
+    c.deep = "blk.1.attn_q.weight";
+    model *m = tiny_load(&c, ks(), *state);
+    assert_int_equal(m->layers[1].q.rows, m->layers[0].q.rows);
+    model_free(m);
+}
+
 static void numbers_that_are_none_are_named(void **state)
 {
     const char *names[] = {"output_norm.weight", "blk.1.attn_norm.weight", "blk.2.ffn_norm.weight"};
@@ -374,6 +384,7 @@ int main(void)
         cmocka_unit_test(weights_are_the_files),
         cmocka_unit_test(fused_matrices),
         cmocka_unit_test(faulty_tensors_are_named),
+        cmocka_unit_test(dimensions_of_one_are_none),
         cmocka_unit_test(numbers_that_are_none_are_named),
         cmocka_unit_test(parameters_must_fit_the_tensors),
         cmocka_unit_test(rope_divisors),

@@ -1,5 +1,5 @@
-/* Products of every weight type: the reference against doubles, and at every level that this machine has, what must not show in
- * the bits. That the levels have the reference's bits is what check-kernel looks at. */
+/* Products of every weight type: the reference against doubles, and at every level that this machine has, what must not
+ * show in the bits. That the levels have the reference's bits is what check-kernel looks at. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -179,7 +179,8 @@ static void test_against_double(void **state)
         }
 }
 
-/* Columns [first, first + n) alone, and the first n_rows rows: the bits of `all`, which has n_all columns and every row. */
+/* Columns [first, first + n) alone, and the first n_rows rows: the bits of `all`, which has n_all columns and every
+ * row. */
 static void check_part(const kernels *ks, const setup *s, bool exact, int first, int n, int64_t n_rows, int n_workers,
                        const float *all, int64_t stride)
 {
@@ -379,8 +380,8 @@ static void copy_row(void *arg, int row)
     atomic_fetch_add(&m->made, 1);
 }
 
-/* Rows made on the way and a gate give the bits of rows that stood there, and of the gate after the products; also where
- * the last panel isn't full, for one column, few, and more than a tile. */
+/* Rows made on the way and a gate give the bits of rows that stood there, and of the gate after the products; also
+ * where the last panel isn't full, for one column, few, and more than a tile. */
 static void test_made_rows_and_gate(void **state)
 {
     (void)state;

@@ -195,7 +195,8 @@ static void dry_equals_reference(void **state)
 static void dry_by_hand(void **state)
 {
     (void)state;
-    /* 0 1 2 0 1: "0 1" was followed by 2 once; that costs 0.5 * 2^(2 - 2). A third time round it costs 0.5 * 2^(5 - 2). */
+    /* 0 1 2 0 1: "0 1" was followed by 2 once; that costs 0.5 * 2^(2 - 2). A third time round it costs 0.5 * 2^(5 - 2).
+     * */
     float logits[] = {0, 0, 0.4f, 0.1f};
     int32_t once[] = {0, 1, 2, 0, 1}, twice[] = {0, 1, 2, 0, 1, 2, 0, 1}, broken[] = {0, 1, 2, 0, 3, 1};
     sampler_params p = plain();
@@ -249,8 +250,8 @@ static void history_forgets_the_oldest(void **state)
 static void order_of_steps(void **state)
 {
     (void)state;
-    /* Top-k before top-p: of 4, 3, 2, 1 (tenths) the two largest stay, 4/7 and 3/7; a nucleus of half is then token 0 alone, while
-     * top-p first would have kept both. */
+    /* Top-k before top-p: of 4, 3, 2, 1 (tenths) the two largest stay, 4/7 and 3/7; a nucleus of half is then token 0
+     * alone, while top-p first would have kept both. */
     float logits[] = {logf(4), logf(3), logf(2), logf(1)};
     sampler_params p = plain();
     p.top_k = 2;
@@ -261,7 +262,8 @@ static void order_of_steps(void **state)
         assert_int_equal(sampler_pick(s, logits, 0), 0);
         sampler_free(s);
     }
-    /* The filters see the probabilities before temperature: at temperature 100 a min-p of 0.6 still keeps tokens 0 and 1 alone. */
+    /* The filters see the probabilities before temperature: at temperature 100 a min-p of 0.6 still keeps tokens 0 and
+     * 1 alone. */
     p = plain();
     p.min_p = 0.6f;
     p.temperature = 100;

@@ -80,7 +80,8 @@ static void known_cases(void **state)
     expect("any text", NULL, 0, "any text", -1);
 }
 
-/* A longer string at the same place wins only when it is complete first: what has been seen decides, so nothing waits for it. */
+/* A longer string at the same place wins only when it is complete first: what has been seen decides, so nothing waits
+ * for it. */
 static void shorter_string_completes_first(void **state)
 {
     (void)state;
@@ -149,7 +150,8 @@ static void random_streams_equal_search(void **state)
         strbuf_init(&out, 0);
         assert_int_equal(stop_init(&s, strings, n, &st), ST_OK);
         assert_int_equal(stream(&s, text, 1 + roll(9), &out), hit >= 0);
-        /* Which string is complete first may depend on the pieces where one begins with another; where the text ends does not. */
+        /* Which string is complete first may depend on the pieces where one begins with another; where the text ends
+         * does not. */
         assert_int_equal(out.n_bytes, end);
         assert_memory_equal(strbuf_cstr(&out), text, end);
         n_hits += hit >= 0;

@@ -1,4 +1,5 @@
-/* The real vocabularies, against what the models' own tokenizers give. Without the models (`make models`) these tests are skipped. */
+/* The real vocabularies, against what the models' own tokenizers give. Without the models (`make models`) these tests
+ * are skipped. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* The reference's rows of floats against doubles, at hard values. What the other levels make of them is check-kernel's part. */
+/* The reference's rows of floats against doubles, at hard values. What the other levels make of them is check-kernel's
+ * part. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -183,7 +183,8 @@ static int after(const char *script, int token)
     return at[1] ? (unsigned char)at[1] : TINY_END;
 }
 
-/* Embedding: each token its code. Head: a token's row is the code of the one that it follows. Other matrices: nothing. */
+/* Embedding: each token its code. Head: a token's row is the code of the one that it follows. Other matrices: nothing.
+ * */
 static void put_script(build *b, const char *name, uint64_t k, uint64_t rows)
 {
     int from[TINY_VOCAB];
@@ -205,9 +206,10 @@ static void put_weight(build *b, const char *name, uint64_t k, uint64_t rows, do
     if (is(name, c->without_tensor)) return;
     dtype t = middle != 0 ? DTYPE_F32 : c->type;
     put_padding(&b->data, 32);
-    uint64_t dims[2] = {k, rows + is(name, c->misshapen)};
+    uint64_t dims[4] = {k, rows + is(name, c->misshapen), 1, 1};
     bool flat = middle != 0 && !is(name, c->misshapen);
-    put_tensor(&b->tensors, name, flat ? 1 : 2, dims, is(name, c->unknown) ? 16 : t, b->data.n_bytes);
+    uint32_t n_dims = is(name, c->deep) ? 4 : flat ? 1 : 2;
+    put_tensor(&b->tensors, name, n_dims, dims, is(name, c->unknown) ? 16 : t, b->data.n_bytes);
     b->n_tensors++;
     if (c->script && middle == 0) put_script(b, name, k, dims[1]);
     else put_values(b, t, k, dims[1], middle);

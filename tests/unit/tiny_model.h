@@ -1,4 +1,5 @@
-/* tiny_model.h - small models with random weights, as GGUF bytes and loaded: the same bits every time, right ones and wrong ones.
+/* tiny_model.h - small models with random weights, as GGUF bytes and loaded: the same bits every time, right ones and
+ * wrong ones.
  *
  *      tokens 0..255   the bytes      256 = "<|end|>" (control, end of generation)     257 = "ab" (a merge of two bytes)
  *      258..263        rows of the embedding without a token: they have no text
@@ -34,12 +35,14 @@ typedef struct tiny_config {
     /* Faults; NULL = none. */
     const char *without_key, *without_tensor;
     const char *misshapen; /* a tensor with a row too many */
+    const char *deep;      /* a tensor that the file says has four dimensions, the last two of 1 */
     const char *unknown;   /* a tensor of a type that can't be computed with */
     const char *key_is;    /* this key of an architecture has... */
     uint64_t value;        /* ...this u32 value */
 } tiny_config;
 
-/* Llama with 3 layers and 4 heads on 2 KV heads; Gemma 3 with 7 layers, of which the sixth is global, and a window of 20. */
+/* Llama with 3 layers and 4 heads on 2 KV heads; Gemma 3 with 7 layers, of which the sixth is global, and a window of
+ * 20. */
 tiny_config tiny_llama(void);
 tiny_config tiny_gemma(void);
 tiny_config tiny_script(const char *script);
