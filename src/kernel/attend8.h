@@ -39,7 +39,7 @@ INLINE void score_tile(const attend_args *a, const key_group *g, const float *co
         for (int v = 0; v < n_groups; v++) s[r][v] = f8_splat(0);
     }
     size_t step = (size_t)a->block_tokens * (half ? 2 : 4);
-    ptrdiff_t to_v = (ptrdiff_t)(a->v_offset - a->k_offset);
+    ptrdiff_t to_v = a->prefetch ? (ptrdiff_t)(a->v_offset - a->k_offset) : 0;
     for (size_t d = 0, at = 0; d < (size_t)a->d_k; d += 2, at += 2 * step) {
         score_step(g, at, to_v, q, d, n_rows, n_groups, half, s);
         score_step(g, at + step, to_v, q, d + 1, n_rows, n_groups, half, s);
@@ -155,7 +155,7 @@ INLINE void value_dims(const value_batch *b, const float *const *p, float *const
                        bool half)
 {
     int d = 0, d_v = b->d_v, width = 8 * n_vecs, line = CACHE_LINE / (half ? 2 : 4), part = width > line ? width : line;
-    size_t pace = fetch ? fetch_pace(b->next, (d_v + part - 1) / part) : 0;
+    size_t pace = fetch && b->fetch ? fetch_pace(b->next, (d_v + part - 1) / part) : 0;
     for (; d + width <= d_v; d += width) value_tile(b, d, p, o, n_rows, n_vecs, d % line ? 0 : pace, half);
     for (; d < d_v; d += 8) value_tile(b, d, p, o, n_rows, 1, d % line ? 0 : pace, half);
 }

@@ -64,7 +64,7 @@ INLINE void score_rows(const attend_args *a, const key_group *g, const float *co
                        int n_groups, int n_left, bool half)
 {
     const uint8_t *fetch[TILE_VECS];
-    for (int v = 0; v < n_groups; v++) fetch[v] = g[v].k + (a->v_offset - a->k_offset);
+    for (int v = 0; v < n_groups; v++) fetch[v] = g[v].k + (a->prefetch ? a->v_offset - a->k_offset : 0);
     for (int r = 0; r < n_rows;) {
         int n = tile_rows(n_rows - r);
         switch (n) {
@@ -76,7 +76,8 @@ INLINE void score_rows(const attend_args *a, const key_group *g, const float *co
         default: score_tile(a, g, fetch, q + r, p + r, 6, n_groups, half); break;
         }
         r += n;
-        for (int v = 0; v < n_groups; v++) fetch[v] = g[v + n_groups < n_left ? v + n_groups : v].k;
+        int ahead = a->prefetch ? n_groups : 0;
+        for (int v = 0; v < n_groups; v++) fetch[v] = g[v + ahead < n_left ? v + ahead : v].k;
     }
 }
 
@@ -186,7 +187,7 @@ INLINE void values(const value_batch *b, const float *const *p, float *const *o,
 {
     const int width = 16 * TILE_VECS;
     int d = 0, d_v = b->d_v;
-    size_t pace = fetch_pace(b->next, d_v / width + (d_v % width + 15) / 16);
+    size_t pace = b->fetch ? fetch_pace(b->next, d_v / width + (d_v % width + 15) / 16) : 0;
     for (; d + width <= d_v; d += width) value_rows(b, d, p, o, n_rows, TILE_VECS, 0xFFFF, pace, half);
     for (; d < d_v; d += 16) {
         __mmask16 lanes = d_v - d < 16 ? 0xFF : 0xFFFF;

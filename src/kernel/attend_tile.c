@@ -178,6 +178,7 @@ static void values(const attend_args *a, const attend_ops *ops, const row_tile *
     value_batch b;
     b.d_v = a->d_v;
     b.next = next;
+    b.fetch = a->prefetch;
     for (int r = 0; r < t->n; r++) values_one_row(a, ops, t, r, t->lo[r], common ? t->dense_lo : t->hi[r], &b);
     if (!common) return;
     values_together(a, ops, t, &b);
@@ -197,7 +198,7 @@ void attend_tile(const attend_args *a, const attend_ops *ops)
     for (int r = 0; r < t.n && n_held < t.last - t.first; r++) {
         for (int i = t.first; i < t.last; i++) t.p[r][i] = -INFINITY; /* places that no span holds */
     }
-    if (!a->announced) {
+    if (!a->announced && a->prefetch) {
         list_keys(&f, a, ops, a->spans, a->n_spans, a->k_offset);
         fetch_all(&f);
     }
@@ -209,4 +210,5 @@ void attend_tile(const attend_args *a, const attend_ops *ops)
     }
     list_keys(&f, a, ops, a->next, a->n_next, a->next_k_offset);
     values(a, ops, &t, &f);
+    if (a->prefetch) fetch_all(&f); /* what few values left no time for */
 }

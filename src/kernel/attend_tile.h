@@ -55,9 +55,9 @@ typedef struct fetch_list {
 typedef struct value_batch {
     int n_runs, d_v;
     value_run runs[ATTN_CHUNK];
-    const uint8_t
-        *after[VALUE_BATCH]; /* rows of the batch behind this one, four runs in turn; repeated where it is shorter */
+    const uint8_t *after[VALUE_BATCH]; /* rows of the batch behind this one, four runs in turn; repeated if shorter */
     fetch_list *next;
+    bool fetch; /* ask ahead for `after` and `next` */
 } value_batch;
 
 /* The rows of the call that see part of this chunk, with the places they see. */

@@ -73,6 +73,7 @@ typedef struct attend_args {
     int n_next;             /* 0 = not known */
     size_t next_k_offset;
     bool announced;
+    bool prefetch;          /* ask ahead for what will be read; gains nothing where it was measured (bench_attention) */
     size_t k_offset, v_offset; /* from a block's first byte to this layer's and KV head's K and V */
     int64_t chunk_begin;    /* index of the chunk's first place */
     const attn_row *const *rows; /* [n_rows] what each query row sees */
@@ -93,6 +94,7 @@ typedef struct attn_layer {
     size_t k_offset, v_offset;            /* of KV head 0 */
     size_t k_head_stride, v_head_stride;  /* bytes from one KV head to the next */
     float scale, softcap;
+    bool prefetch;                        /* see attend_args */
 } attn_layer;
 
 /* Results are the same bits any way. */
@@ -109,8 +111,7 @@ typedef struct attn_plan attn_plan;
  *   for split rows, a partial of 4 * (d_v + 2) bytes for each head and chunk that the blocks of max_spans spans can
  *   fill, or 4 MiB where that is more (pages never touched cost nothing). Rows beyond that aren't split. */
 int attn_plan_new(attn_plan **out, const kernels *ks, attn_shape shape, int max_workers, int max_rows, int max_seqs,
-                  int max_spans,
-                  status *st);
+                  int max_spans, status *st);
 void attn_plan_free(attn_plan *p);
 
 /* Once per step: reset, add sequences and rows (in batch order), build; then every layer of the group runs the same

@@ -228,6 +228,7 @@ static void run_item(const attn_job *j, const plan_item *item, const plan_item *
         .k_offset = keys_of(j, item->head_block),
         .v_offset = j->layer->v_offset + (size_t)u.io.heads.kv_head * j->layer->v_head_stride,
         .announced = announced,
+        .prefetch = j->layer->prefetch,
         .rows = u.io.rows,
         .m = u.m,
         .l = u.l,
