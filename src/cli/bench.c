@@ -85,6 +85,7 @@ typedef struct bench_state {
     feed *feeds;
     int32_t *ids; /* [batch] of a step, or a chunk of one prompt */
     hash_stream *hash;
+    feed_logits_fn *take; /* hash_logits, or drop_logits in a run that is timed */
     int chunk; /* tokens of one step of a prefill */
     bool noise; /* fills contexts without computing them */
     bool time_phases;
@@ -119,7 +120,7 @@ static int fill(bench_state *b, int number, uint64_t seed, int n, status *st)
         int m = n - at < b->chunk ? n - at : b->chunk;
         for (int i = 0; i < m; i++) b->ids[i] = next_id(&ids);
         feed f = {b->seqs[number], b->ids, m, false};
-        if (engine_feed(b->r->e, &f, 1, at + m == n ? hash_logits : drop_logits, b, st)) return st->code;
+        if (engine_feed(b->r->e, &f, 1, at + m == n ? b->take : drop_logits, b, st)) return st->code;
     }
     return ST_OK;
 }
@@ -132,7 +133,7 @@ static int steps(bench_state *b, const bench_test *t, status *st)
             b->ids[s] = next_id(&ids);
             b->feeds[s] = (feed){b->seqs[s], &b->ids[s], 1, false};
         }
-        if (engine_feed(b->r->e, b->feeds, t->batch, hash_logits, b, st)) return st->code;
+        if (engine_feed(b->r->e, b->feeds, t->batch, b->take, b, st)) return st->code;
     }
     return ST_OK;
 }
@@ -235,6 +236,7 @@ static int run_hashed(bench_state *b, const bench_test *t, double *rate, status 
 {
     hash_free(b->hash);
     b->hash = NULL;
+    b->take = hash_logits;
     return hash_new(&b->hash, st) || run_once(b, t, rate, st) ? st->code : ST_OK;
 }
 
@@ -251,13 +253,15 @@ static int run_phases(bench_state *b, bench_result *out, status *st)
 static int run_reps(bench_state *b, bench_result *out, int reps, status *st)
 {
     double rates[BENCH_MAX_REPS] = {0};
-    for (int i = -1; i < reps; i++) /* run -1 warms up */
-        if (run_hashed(b, &out->test, &rates[i < 0 ? 0 : i], st)) return st->code;
+    if (run_hashed(b, &out->test, &rates[0], st)) return st->code; /* warms up */
+    out->hash = hash_value(b->hash);
+    b->take = drop_logits;
+    for (int i = 0; i < reps; i++)
+        if (run_once(b, &out->test, &rates[i], st)) return st->code;
     qsort(rates, (size_t)reps, sizeof *rates, compare_rates);
     out->median = reps % 2 ? rates[reps / 2] : (rates[reps / 2 - 1] + rates[reps / 2]) / 2;
     out->min = rates[0];
     out->max = rates[reps - 1];
-    out->hash = hash_value(b->hash);
     return ST_OK;
 }
 
