@@ -157,8 +157,8 @@ static void load_ffn(loader *l, model_layer *y, int i)
         load_rows(l, &y->gate, t, name, p->d_model, 0, p->d_ff, 2 * (int64_t)p->d_ff);
         load_rows(l, &y->up, t, name, p->d_model, p->d_ff, p->d_ff, 2 * (int64_t)p->d_ff);
     } else {
+        load_matrix(l, &y->up, name, p->d_model, p->d_ff, true);
         load_matrix(l, &y->gate, layer_name(name, i, "ffn_gate.weight"), p->d_model, p->d_ff, true);
-        load_matrix(l, &y->up, layer_name(name, i, "ffn_up.weight"), p->d_model, p->d_ff, true);
     }
     load_matrix(l, &y->down, layer_name(name, i, "ffn_down.weight"), p->d_ff, p->d_model, true);
 }
