@@ -7,27 +7,8 @@
 
 #include "kernel/math8.h"
 
-static inline __m512 exp16(__m512 x)
-{
-    const __m512 low = _mm512_set1_ps(-86.6f), high = _mm512_set1_ps(88.7f);
-    __m512 c = _mm512_max_ps(low, _mm512_min_ps(high, x));
-    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(c, _mm512_set1_ps(0x1.715476p+0f)),
-                                    _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0x1.62e4p-1f), c);
-    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0x1.7f7d1cp-20f), r);
-    __m512 p = _mm512_set1_ps(0.001381453825160861f);
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.00836874544620514f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.04166838899254799f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.1666652113199234f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.4999999403953552f));
-    p = _mm512_fmadd_ps(_mm512_mul_ps(p, r), r, r);
-    p = _mm512_scalef_ps(_mm512_add_ps(p, _mm512_set1_ps(1.0f)), n);
-    p = _mm512_mask_mov_ps(p, _mm512_cmp_ps_mask(x, high, _CMP_GT_OQ), _mm512_set1_ps(__builtin_inff()));
-    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, low, _CMP_NLT_UQ), p);
-}
-
-/* exp16 for x <= 0 (or NaN), in fewer steps; the same value. */
-static inline __m512 exp16_falling(__m512 x)
+/* e^x within -86.6 .. 88.7; elsewhere anything. */
+static inline __m512 exp16_inside(__m512 x)
 {
     __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(0x1.715476p+0f)),
                                     _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -39,8 +20,21 @@ static inline __m512 exp16_falling(__m512 x)
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.1666652113199234f));
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.4999999403953552f));
     p = _mm512_fmadd_ps(_mm512_mul_ps(p, r), r, r);
-    __mmask16 counts = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-86.6f), _CMP_NLT_UQ);
-    return _mm512_maskz_scalef_ps(counts, _mm512_add_ps(p, _mm512_set1_ps(1.0f)), n);
+    return _mm512_scalef_ps(_mm512_add_ps(p, _mm512_set1_ps(1.0f)), n);
+}
+
+static inline __m512 exp16(__m512 x)
+{
+    const __m512 low = _mm512_set1_ps(-86.6f), high = _mm512_set1_ps(88.7f);
+    __m512 p = exp16_inside(_mm512_max_ps(low, _mm512_min_ps(high, x)));
+    p = _mm512_mask_mov_ps(p, _mm512_cmp_ps_mask(x, high, _CMP_GT_OQ), _mm512_set1_ps(__builtin_inff()));
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, low, _CMP_NLT_UQ), p);
+}
+
+/* exp16 for x <= 0 (or NaN), in fewer steps; the same value. */
+static inline __m512 exp16_falling(__m512 x)
+{
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(-86.6f), _CMP_NLT_UQ), exp16_inside(x));
 }
 
 static inline __m512 tanh16(__m512 x)
