@@ -10,6 +10,7 @@ typedef struct block_info {
     uint32_t refs;
     uint32_t free_slot; /* where it stands in free_stack, while FREE */
     block_state state;
+    bool kept;
     block_location location;
 } block_info;
 
@@ -119,17 +120,36 @@ void pool_ref(pool *p, block_id id)
     if (b->state == BLOCK_CACHED) enter(p, id, BLOCK_IN_USE);
 }
 
-void pool_unref(pool *p, block_id id, bool keep)
+static block_state idle_state(const block_info *b)
+{
+    return b->kept ? BLOCK_CACHED : BLOCK_FREE;
+}
+
+void pool_unref(pool *p, block_id id)
 {
     block_info *b = info(p, id);
     assert(b->refs > 0 && (b->state == BLOCK_IN_USE || b->state == BLOCK_IN_FLIGHT));
-    if (--b->refs == 0 && b->state == BLOCK_IN_USE) enter(p, id, keep ? BLOCK_CACHED : BLOCK_FREE);
+    if (--b->refs == 0 && b->state == BLOCK_IN_USE) enter(p, id, idle_state(b));
 }
 
-void pool_evict(pool *p, block_id id)
+void pool_keep(pool *p, block_id id)
 {
-    assert(info(p, id)->state == BLOCK_CACHED);
-    enter(p, id, BLOCK_FREE);
+    block_info *b = info(p, id);
+    assert(b->state != BLOCK_FREE && !b->kept);
+    b->kept = true;
+}
+
+void pool_drop(pool *p, block_id id)
+{
+    block_info *b = info(p, id);
+    assert(b->kept);
+    b->kept = false;
+    if (b->state == BLOCK_CACHED) enter(p, id, BLOCK_FREE);
+}
+
+bool pool_kept(const pool *p, block_id id)
+{
+    return info(p, id)->kept;
 }
 
 void pool_begin_move(pool *p, block_id id, block_location where)
@@ -145,7 +165,7 @@ void pool_end_move(pool *p, block_id id)
     block_info *b = info(p, id);
     assert(b->state == BLOCK_IN_FLIGHT);
     b->location = HERE;
-    enter(p, id, b->refs ? BLOCK_IN_USE : BLOCK_CACHED);
+    enter(p, id, b->refs ? BLOCK_IN_USE : idle_state(b));
 }
 
 uint32_t pool_refs(const pool *p, block_id id)
@@ -176,12 +196,12 @@ static const char *block_fault(const pool *p, block_id id)
     if (moving != (b->state == BLOCK_IN_FLIGHT)) return "its location and its state disagree";
     switch (b->state) {
     case BLOCK_FREE:
-        if (b->refs) return "it is free and has references";
+        if (b->refs || b->kept) return "it is free and somebody holds it";
         return b->free_slot < p->counts.free && p->free_stack[b->free_slot] == id
                    ? NULL
                    : "it is free and not in the free list";
     case BLOCK_IN_USE: return b->refs ? NULL : "it is in use and has no reference";
-    case BLOCK_CACHED: return b->refs ? "it is cached and has references" : NULL;
+    case BLOCK_CACHED: return b->refs || !b->kept ? "it is cached, but in use or not kept" : NULL;
     case BLOCK_IN_FLIGHT: return NULL;
     }
     return "its state is unknown";

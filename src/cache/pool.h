@@ -3,17 +3,17 @@
  * Owns: one run of pages, cut into n_blocks blocks; a state and a reference count for each.
  *
  *      FREE --pool_take--> IN_USE (refs 1) --pool_ref/unref--> refs 0 --> FREE
- *                            |                                   \--> CACHED (kept for a prefix; refs 0)
+ *                            |                                   \--> CACHED, when kept (the tree has it; refs 0)
  *                            |                                           |--pool_ref--> IN_USE
- *                            |                                           \--pool_evict--> FREE
- *                            \--pool_begin_move--> IN_FLIGHT --pool_end_move--> IN_USE or CACHED
+ *                            |                                           \--pool_drop--> FREE
+ *                            \--pool_begin_move--> IN_FLIGHT --pool_end_move--> IN_USE, CACHED or FREE
  *
  * P1 free + cached + in use + in flight = total, after every operation (I3); pool_audit recounts.
  * P2 A block of refs > 0 is never given out again; a FREE block has refs 0.
  * P3 A block is IN_FLIGHT exactly while its location is LOADING or SAVING. References may come and go meanwhile; its
- *    bytes are nobody's but the mover's. A block that lost its last reference on the way ends CACHED.
- * P4 A block's bytes are written only by the sequence whose tail it is; blocks with more than one reference are never
- *    written.
+ *    bytes are nobody's but the mover's. What it is afterwards, references and the keeper decide.
+ * P4 A block's bytes are written only by the sequence whose tail it is; blocks with more than one reference and kept
+ *    ones are never written.
  * P5 Nothing allocates after pool_new; every operation but the audit takes constant time.
  * Threads: one writer (the engine's step).
  */
@@ -52,12 +52,15 @@ uint8_t *pool_block(const pool *p, block_id id);
 
 block_id pool_take(pool *p); /* refs 1; BLOCK_NONE when no block is free */
 void pool_ref(pool *p, block_id id);
-/* keep: at refs 0 the block becomes CACHED instead of FREE. */
-void pool_unref(pool *p, block_id id, bool keep);
-void pool_evict(pool *p, block_id id); /* CACHED -> FREE */
+void pool_unref(pool *p, block_id id);
+/* The radix tree keeps the block from now on: without references it is CACHED instead of FREE. Not for FREE blocks, nor
+ * twice. */
+void pool_keep(pool *p, block_id id);
+void pool_drop(pool *p, block_id id); /* the tree lets go: CACHED -> FREE; one in use lives on until its last unref */
+bool pool_kept(const pool *p, block_id id);
 /* IN_USE or CACHED -> IN_FLIGHT; where: the other end of the move, LOADING from it or SAVING to it. */
 void pool_begin_move(pool *p, block_id id, block_location where);
-void pool_end_move(pool *p, block_id id); /* back to IN_USE (refs > 0) or CACHED, READY on RAM */
+void pool_end_move(pool *p, block_id id); /* back to IN_USE (refs > 0), CACHED (kept) or FREE, READY on RAM */
 
 uint32_t pool_refs(const pool *p, block_id id);
 block_state pool_state(const pool *p, block_id id);

@@ -33,7 +33,7 @@ static uint32_t owned_alone(const pool *p, const block_id *ids, uint32_t n)
 static void release(pool *p, block_id *ids, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        pool_unref(p, ids[i], false);
+        pool_unref(p, ids[i]);
         ids[i] = BLOCK_NONE;
     }
 }
@@ -204,7 +204,7 @@ int kv_seq_truncate(kv_seq *s, int64_t n, status *st)
         take(p, &own, 1);
         copy_rows(s->cache, g, (kv_place){pool_block(p, own), 0}, (kv_place){pool_block(p, shared), 0},
                   (int)(n % s->cache->block_tokens));
-        pool_unref(p, shared, false);
+        pool_unref(p, shared);
         sg->table[end - 1] = own;
     }
     s->len = n;

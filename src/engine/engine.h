@@ -18,13 +18,15 @@
 #define KVASIR_ENGINE_ENGINE_H
 
 #include "cache/cache.h"
+#include "cache/evict.h"
 #include "engine/forward.h"
 #include "engine/sampler.h"
 #include "model/model.h"
 
 typedef struct engine_config {
     int context;              /* most tokens of a session; 0 = the model's context, less where memory is short */
-    int n_sessions;           /* at once; 0 = 1 */
+    int n_sessions;           /* at once, waiting ones included; 0 = 1 */
+    int n_running;            /* most sequences of one step; 0 = n_sessions, at most 256 */
     int chunk;                /* most rows of a step; 0 = 512 */
     int logit_rows;           /* rows of one head product; 0 = n_sessions */
     const kv_format *format;  /* NULL = f16 */
@@ -32,6 +34,10 @@ typedef struct engine_config {
     uint64_t kv_memory_bytes; /* ceiling for the cache; 0 = from free memory */
     bool exact;               /* float products */
     bool no_split, no_cascade; /* as in forward_config */
+    double itl_target_s;      /* shrink prompts' chunks so that running answers get a token this often; 0 = don't */
+    const evict_policy *evict; /* NULL = lru */
+    bool no_sharing;          /* for comparison: no prefix is shared or kept */
+    bool reserve;             /* for comparison: admission sets aside blocks for prompt + max_tokens; with no_sharing */
 } engine_config;
 
 typedef struct engine engine;
@@ -53,6 +59,7 @@ typedef enum finish_reason {
     FINISH_LENGTH,    /* max_tokens */
     FINISH_CONTEXT,   /* the context is full */
     FINISH_CANCELLED,
+    FINISH_TIMEOUT,   /* its deadline passed */
     FINISH_ERROR      /* session_error tells */
 } finish_reason;
 const char *finish_name(finish_reason r); /* "eos", "stop", ... */
@@ -74,8 +81,13 @@ typedef struct token_event {
     int n_top;
 } token_event;
 
+/* Callbacks may cancel sessions, this one and others; they may not start, fork or free one. */
 typedef struct session_callbacks {
     void (*on_token)(void *user, const token_event *t);
+    /* With prompt_logprobs: every token of the prompt but the first, in order, before the first on_token; no text. */
+    void (*on_prompt_token)(void *user, const token_event *t);
+    /* The answer is over, whatever the reason; once, from engine_step. */
+    void (*on_finish)(void *user, finish_reason reason);
     void (*on_progress)(void *user, int64_t done, int64_t total); /* of the prompt's pending tokens */
     void (*on_drop)(void *user, int64_t n_dropped);               /* OVERFLOW_WINDOW dropped that many tokens */
     void *user;
@@ -91,6 +103,10 @@ typedef struct generate_params {
     bool ignore_eos;
     bool show_special;  /* control tokens appear in the text by name */
     int n_logprobs;     /* -1 = none; 0.. = the chosen token's, and that many of the most likely */
+    bool prompt_logprobs; /* on_prompt_token: the whole prompt is computed, nothing taken from the cache */
+    int priority;       /* higher ones first; equal ones by age */
+    double deadline_s;  /* from session_start; 0 = none */
+    uint64_t salt;      /* prefixes are shared among equal salts only */
     overflow_policy overflow;
     /* OVERFLOW_WINDOW: tokens at the beginning that stay; -1 = a quarter of the context or the prompt, if shorter */
     int64_t keep;
@@ -98,20 +114,27 @@ typedef struct generate_params {
 #define MAX_LOGPROBS 64
 
 typedef struct session_stats {
+    /* reused: of the prompt, found in the cache when the session was first admitted */
     int64_t prompt_tokens, reused_tokens, generated_tokens, context_used;
-    double prefill_s, decode_s, first_token_s; /* first token: from session_start */
+    /* start -> admitted -> first token -> last token; first_token: from the start */
+    double queue_s, prefill_s, decode_s, first_token_s;
+    int preemptions;
 } session_stats;
 
 typedef struct session session;
 
 int session_new(session **out, engine *e, status *st);
 void session_free(session *s);
-/* Begins an answer to ids [0, n). Tokens that the session's cache already holds as a prefix are not computed again (the
- * last one always is). params and callbacks are copied, their arrays too. ST_ARG: empty prompt, bad parameter;
- * ST_LIMIT: the prompt can't fit. */
+/* Begins an answer to ids [0, n): it waits until engine_step admits it. What the cache holds of them as a prefix is not
+ * computed again (the last one always is). params and callbacks are copied, their arrays too. ST_ARG: empty prompt, bad
+ * parameter; ST_LIMIT: the prompt can't fit (the numbers are in the text). */
 int session_start(session *s, const int32_t *ids, size_t n, const generate_params *p, const session_callbacks *cb,
                   status *st);
-bool session_active(const session *s);
+/* Begins another answer to leader's prompt, with leader's parameters but for sampling.choice. Where leader has not yet
+ * made its first token, the prompt is computed once: both go on from the same rows and logits. */
+int session_fork(session *s, session *leader, uint32_t choice, const session_callbacks *cb, status *st);
+bool session_active(const session *s); /* waiting or running */
+bool session_running(const session *s); /* in the batch */
 void session_cancel(session *s);
 finish_reason session_finish(const session *s);
 const status *session_error(const session *s);
@@ -123,6 +146,14 @@ const int32_t *session_ids(const session *s, size_t *n);
  * when the step itself can't be made. Does nothing when no session is active. */
 int engine_step(engine *e, status *st);
 int engine_n_active(const engine *e);
+
+typedef struct engine_stats {
+    int running, waiting;                /* sessions, now */
+    uint64_t steps, prompt_tokens, reused_tokens, generated_tokens, computed_rows; /* ever */
+    uint64_t preemptions, finished;
+    int chunk;                           /* rows that a step's prompts may take now (itl_target_s) */
+} engine_stats;
+engine_stats engine_get_stats(const engine *e);
 
 /* Teacher forcing, below the sessions: tokens that the caller chooses for sequences that the caller owns (kv_seq_new
  * over engine_cache), in one step. */
