@@ -111,6 +111,11 @@ int sampler_clone(sampler **out, const sampler *s, status *st)
     return ST_OK;
 }
 
+sampler_params sampler_get_params(const sampler *s)
+{
+    return s->p;
+}
+
 void sampler_free(sampler *s)
 {
     if (!s) return;

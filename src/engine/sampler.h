@@ -69,6 +69,7 @@ typedef struct sampler sampler;
 
 int sampler_new(sampler **out, const sampler_params *p, int n_vocab, int max_history, status *st);
 int sampler_clone(sampler **out, const sampler *s, status *st);
+sampler_params sampler_get_params(const sampler *s); /* its arrays are the sampler's */
 void sampler_free(sampler *s);
 /* Forgets the history. */
 void sampler_reset(sampler *s);
