@@ -101,7 +101,8 @@ int engine_new(engine **out, const model *m, threads *team, const engine_config 
     e->owners = mem_array((size_t)e->max_running, sizeof *e->owners);
     e->old_len = mem_array((size_t)e->max_running, sizeof *e->old_len);
     if (!e->rows || !e->seqs || !e->owners || !e->old_len) status_nomem(st, (uint64_t)e->chunk * sizeof *e->rows);
-    else if (!make_cache(e, c, st) && !make_forward(e, c, st)) {
+    else if (!make_cache(e, c, st) && !make_forward(e, c, st) &&
+             !sampler_scratch_new(&e->scratch, m->params.n_vocab, e->context, st)) {
         *out = e;
         return ST_OK;
     }
@@ -115,6 +116,7 @@ void engine_free(engine *e)
     assert(!e->sessions);
     engine_unpin(e, UNPIN_ALL);
     forward_free(e->forward);
+    sampler_scratch_free(e->scratch);
     kv_cache_free(e->cache);
     mem_free(e->rows);
     mem_free(e->seqs);

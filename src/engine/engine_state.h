@@ -19,6 +19,7 @@ struct engine {
     kv_groups groups;
     kv_cache *cache;
     forward *forward;
+    sampler_scratch *scratch; /* of the sessions' samplers */
     int context, chunk, max_sessions, n_sessions, max_running, n_running;
     session *sessions; /* by priority, then by age: the order in which they are served */
     uint64_t n_started; /* session_start's so far: a session's age */

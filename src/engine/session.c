@@ -108,7 +108,7 @@ static int copy_params(session *s, const generate_params *p, const session_callb
     s->stop_tokens = mem_array((size_t)p->n_stop_tokens, sizeof *s->stop_tokens);
     if (!s->stop_tokens) return status_nomem(st, 0);
     if (p->n_stop_tokens) memcpy(s->stop_tokens, p->stop_tokens, (size_t)p->n_stop_tokens * sizeof *s->stop_tokens);
-    return sampler_new(&s->sampler, &p->sampling, s->e->model->params.n_vocab, s->e->context, st);
+    return sampler_new(&s->sampler, &p->sampling, s->e->scratch, s->e->context, st);
 }
 
 static int check_prompt(const session *s, const int32_t *ids, size_t n, status *st)
