@@ -288,6 +288,6 @@ int sampler_logprobs(sampler *s, const float *logits, int32_t token, float *chos
     if (n > w->n_vocab) n = w->n_vocab;
     if (n <= 0) return 0;
     candidates_take(&w->cand, logits, n);
-    for (int i = 0; i < n; i++) top[i] = (token_logprob){s->cand.c[i].token, (float)(s->cand.c[i].logit - lse)};
+    for (int i = 0; i < n; i++) top[i] = (token_logprob){w->cand.c[i].token, (float)(w->cand.c[i].logit - lse)};
     return n;
 }
