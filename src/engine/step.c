@@ -83,7 +83,7 @@ static void end_finished(engine *e)
 
 static void tell_progress(const session *s)
 {
-    if (!s->cb.on_progress || !session_active(s) || s->stats.generated_tokens > 1) return;
+    if (!s->cb.on_progress || !session_active(s) || s->stats.generated_tokens > 1 || s->stats.preemptions) return;
     int64_t left = s->stats.generated_tokens ? 0 : session_pending(s);
     s->cb.on_progress(s->cb.user, s->pending_at_start - left, s->pending_at_start);
 }
