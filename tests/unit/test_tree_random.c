@@ -476,6 +476,7 @@ static void run(const evict_policy *policy, int n, uint32_t seed)
         operate(&w);
         check_all(&w);
     }
+    assert_true(w.made_out_of_memory > n / 200);
     assert_true(kv_tree_count(w.tree).evicted > (uint64_t)n / 8);
     assert_true(kv_tree_count(w.tree).evicted_behind > (uint64_t)n / 40);
     for (int i = 0; i < SEQS; i++)
