@@ -289,7 +289,7 @@ static void check_reuse(talk_world *w, const model *m, bool windowed)
     memcpy(next, said, n * sizeof *next);
     next[n] = 3;
     talk_answer(&k, e, next, n + 1, &p);
-    assert_int_equal(session_get_stats(k.s).reused_tokens, n - 1); /* the last token said was never computed */
+    assert_int_equal(session_get_stats(k.s).reused_tokens, (n - 1) / 16 * 16); /* the last token was never computed */
     session_free(k.s);
     engine_free(e);
 }
@@ -378,7 +378,7 @@ static void callbacks_may_be_absent(void **state)
     talk_run(e);
     assert_int_equal(session_get_stats(k.s).generated_tokens, 3);
     session_stats t = session_get_stats(k.s);
-    assert_true(t.prefill_s >= 0 && t.decode_s >= 0 && t.first_token_s == t.prefill_s);
+    assert_true(t.prefill_s >= 0 && t.decode_s >= 0 && t.first_token_s >= t.prefill_s);
     session_free(k.s);
     engine_free(e);
 }
@@ -435,7 +435,7 @@ static void short_memory_leaks_nothing(void **state)
         session_free(s);
         assert_int_equal(mem_stats().bytes, bytes);
     }
-    assert_int_equal(n, 4);
+    assert_int_equal(n, 3);
     talk k;
     talk_open(&k, e);
     uint64_t idle = mem_stats().bytes;
