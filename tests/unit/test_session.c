@@ -417,7 +417,8 @@ static void short_memory_leaks_nothing(void **state)
 {
     talk_world *w = *state;
     int32_t ids[] = {1, 2, 3};
-    engine *e = talk_engine(w->llama, w->team, (engine_config){.context = 64, .n_sessions = 3});
+    engine *e =
+        talk_engine(w->llama, w->team, (engine_config){.context = 64, .n_sessions = 3, .no_sharing = true});
     generate_params p = talk_params(3);
     logit_bias bias[] = {{1, 1}};
     p.stop = (const char *[]){"one", "two"}, p.n_stop = 2;
