@@ -138,6 +138,7 @@ typedef enum kvasir_finish {
     KVASIR_FINISH_LENGTH,
     KVASIR_FINISH_CONTEXT,
     KVASIR_FINISH_CANCELLED,
+    KVASIR_FINISH_TIMEOUT,
     KVASIR_FINISH_ERROR
 } kvasir_finish;
 

@@ -113,6 +113,20 @@ static int copy_groups(kv_cache *c, const kv_cache_config *config, status *st)
     return ST_OK;
 }
 
+static int make_tree(kv_cache *c, const kv_cache_config *config, status *st)
+{
+    kv_tree_slot slots[KV_MAX_GROUPS];
+    for (int g = 0; g < c->n_groups; g++)
+        slots[g] = (kv_tree_slot){.pool = c->groups[g].pool, .window = c->groups[g].group.layout.window};
+    kv_tree_config t = {.block_tokens = c->block_tokens,
+                        .slots = slots,
+                        .n_slots = c->n_groups,
+                        .policy = config->evict,
+                        .seed = config->seed,
+                        .whole_blocks = !c->format->exact};
+    return kv_tree_new(&c->tree, &t, st);
+}
+
 int kv_cache_new(kv_cache **out, const kv_cache_config *config, status *st)
 {
     int block_tokens = config->block_tokens ? config->block_tokens : KV_BLOCK_TOKENS;
@@ -127,6 +141,7 @@ int kv_cache_new(kv_cache **out, const kv_cache_config *config, status *st)
     if (!rc) rc = size_pools(c, config, n_blocks, st);
     for (int g = 0; !rc && g < c->n_groups; g++)
         rc = pool_new(&c->groups[g].pool, block_bytes(c, g), (uint32_t)n_blocks[g], st);
+    if (!rc && !config->no_sharing) rc = make_tree(c, config, st);
     if (rc) return kv_cache_free(c), rc;
     *out = c;
     return ST_OK;
@@ -136,6 +151,7 @@ void kv_cache_free(kv_cache *c)
 {
     if (!c) return;
     assert(!c->seqs);
+    kv_tree_free(c->tree);
     for (int g = 0; g < c->n_groups; g++) pool_free(c->groups[g].pool);
     mem_free(c->layers);
     mem_free(c);
@@ -185,6 +201,22 @@ uint64_t kv_cache_capacity_tokens(const kv_cache *c)
     return c->capacity_tokens;
 }
 
+kv_tree *kv_cache_tree(const kv_cache *c)
+{
+    return c->tree;
+}
+
+uint32_t kv_cache_available(const kv_cache *c, int group)
+{
+    pool_counts n = pool_count(group_of(c, group)->pool);
+    return n.free + n.cached;
+}
+
+uint64_t kv_cache_blocks(const kv_cache *c, int group, int64_t n_tokens)
+{
+    return blocks_of(c, group, (uint64_t)n_tokens, (uint64_t)c->step_tokens);
+}
+
 uint64_t kv_cache_copied_rows(const kv_cache *c, int group)
 {
     return group_of(c, group)->copied_rows;
@@ -214,5 +246,5 @@ int kv_cache_audit(const kv_cache *c, status *st)
         mem_free(refs);
         if (rc) return status_prefix(st, "group %d of the KV cache", g);
     }
-    return ST_OK;
+    return c->tree ? kv_tree_audit(c->tree, st) : ST_OK;
 }

@@ -10,10 +10,9 @@ static uint32_t blocks_for(const kv_seq *s, int64_t n_rows)
     return (uint32_t)((n_rows + b - 1) / b);
 }
 
-/* The first row that a query at index >= len sees in this group. */
-static int64_t first_seen(const kv_seq *s, int group, int64_t len)
+int64_t kv_first_seen(const kv_cache *c, int group, int64_t len)
 {
-    int window = s->cache->groups[group].group.layout.window;
+    int window = c->groups[group].group.layout.window;
     return window && len >= window ? len - window + 1 : 0;
 }
 
@@ -22,41 +21,7 @@ static pool *pool_of(const kv_seq *s, int group)
     return s->cache->groups[group].pool;
 }
 
-/* How many of ids[0..n) come free when this holder lets go. */
-static uint32_t owned_alone(const pool *p, const block_id *ids, uint32_t n)
-{
-    uint32_t alone = 0;
-    for (uint32_t i = 0; i < n; i++) alone += pool_refs(p, ids[i]) == 1 && pool_state(p, ids[i]) == BLOCK_IN_USE;
-    return alone;
-}
-
-static void release(pool *p, block_id *ids, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        pool_unref(p, ids[i]);
-        ids[i] = BLOCK_NONE;
-    }
-}
-
-static void take(pool *p, block_id *ids, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        ids[i] = pool_take(p);
-        assert(ids[i] != BLOCK_NONE); /* callers have looked at the pool's count */
-    }
-}
-
-static int no_blocks(const kv_seq *s, int group, uint32_t needed, status *st)
-{
-    pool_counts c = pool_count(pool_of(s, group));
-    return status_set(st, ST_LIMIT, STATUS_NO_POS,
-                      "the KV cache is full: %u blocks of %d tokens are needed and %u of %u are free; shorten or end "
-                      "other requests, or raise --kv-memory",
-                      needed, s->cache->block_tokens, c.free, c.total);
-}
-
-/* K and V of n rows, all layers and heads of a group. */
-static void copy_rows(kv_cache *c, int group, kv_place to, kv_place from, int n)
+void kv_copy_rows(kv_cache *c, int group, kv_place to, kv_place from, int n)
 {
     cache_group *g = &c->groups[group];
     const kv_layout *l = &g->group.layout;
@@ -95,8 +60,9 @@ void kv_seq_free(kv_seq *s)
     kv_seq_rollback(s);
     for (int g = 0; g < s->cache->n_groups; g++) {
         seq_group *sg = &s->groups[g];
-        release(pool_of(s, g), sg->table + sg->first, sg->n - sg->first);
+        kv_release(s->cache, g, sg->table + sg->first, sg->n - sg->first, false);
     }
+    kv_seq_leave_tree(s);
     *s->link = s->next;
     if (s->next) s->next->link = s->link;
     mem_free(s);
@@ -115,7 +81,7 @@ int kv_seq_n_drafts(const kv_seq *s)
 /* Blocks at the front of the group's table that an append drops: no query at index >= len sees them. */
 static uint32_t n_behind(const kv_seq *s, int group)
 {
-    uint32_t first = s->groups[group].first, kept = (uint32_t)(first_seen(s, group, s->len) / s->cache->block_tokens);
+    uint32_t first = s->groups[group].first, kept = (uint32_t)(kv_first_seen(s->cache, group, s->len) / s->cache->block_tokens);
     return kept > first ? kept - first : 0;
 }
 
@@ -123,8 +89,14 @@ uint32_t kv_seq_append_needs(const kv_seq *s, int group, int n)
 {
     const seq_group *sg = &s->groups[group];
     uint32_t more = blocks_for(s, s->len + n) - sg->n;
-    uint32_t back = owned_alone(pool_of(s, group), sg->table + sg->first, n_behind(s, group));
+    uint32_t back = kv_owned_alone(s->cache, group, sg->table + sg->first, n_behind(s, group));
     return more > back ? more - back : 0;
+}
+
+uint64_t kv_seq_needs(const kv_seq *s, int group, int64_t n_tokens)
+{
+    uint64_t most = kv_cache_blocks(s->cache, group, n_tokens), held = s->groups[group].n - s->groups[group].first;
+    return most > held ? most - held : 0;
 }
 
 static int append(kv_seq *s, int n, status *st)
@@ -136,14 +108,14 @@ static int append(kv_seq *s, int n, status *st)
                           (long long)s->len, n, (unsigned long long)s->cache->capacity_tokens);
     for (int g = 0; g < s->cache->n_groups; g++) {
         uint32_t needed = kv_seq_append_needs(s, g, n);
-        if (needed > pool_count(pool_of(s, g)).free) return no_blocks(s, g, needed, st);
+        if (needed > kv_cache_available(s->cache, g)) return kv_no_blocks(s->cache, g, needed, st);
     }
     for (int g = 0; g < s->cache->n_groups; g++) {
         seq_group *sg = &s->groups[g];
         uint32_t behind = n_behind(s, g), end = blocks_for(s, s->len + n);
-        release(pool_of(s, g), sg->table + sg->first, behind);
+        kv_release(s->cache, g, sg->table + sg->first, behind, true);
         sg->first += behind;
-        take(pool_of(s, g), sg->table + sg->n, end - sg->n);
+        kv_take(s->cache, g, sg->table + sg->n, end - sg->n);
         sg->n = end;
     }
     s->len += n;
@@ -157,14 +129,14 @@ int kv_seq_append(kv_seq *s, int n, status *st)
 }
 
 /* Whether the first n rows can stand alone: no window group has dropped a row that index n would see. */
-static int check_cut(const kv_seq *s, int64_t n, status *st)
+int kv_check_cut(const kv_seq *s, int64_t n, status *st)
 {
     if (n < 0 || n > s->len)
         return status_set(st, ST_ARG, STATUS_NO_POS, "%lld is no length that a sequence of %lld tokens can be cut to",
                           (long long)n, (long long)s->len);
     for (int g = 0; n && g < s->cache->n_groups; g++) {
         int64_t held = (int64_t)s->groups[g].first * s->cache->block_tokens;
-        if (first_seen(s, g, n) < held)
+        if (kv_first_seen(s->cache, g, n) < held)
             return status_set(st, ST_ARG, STATUS_NO_POS,
                               "a sequence of %lld tokens can't be cut to %lld: its sliding window of %d tokens has "
                               "moved on to token %lld",
@@ -174,70 +146,43 @@ static int check_cut(const kv_seq *s, int64_t n, status *st)
     return ST_OK;
 }
 
-/* Cutting to n rows leaves a tail that others hold too: this sequence needs its own copy. */
+/* Cutting to n rows leaves a tail that others or the tree have too: this sequence needs its own copy. */
 static bool cuts_shared(const kv_seq *s, int group, int64_t n)
 {
     int64_t b = s->cache->block_tokens;
-    return n % b && pool_refs(pool_of(s, group), s->groups[group].table[n / b]) > 1;
+    if (n % b == 0) return false;
+    block_id id = s->groups[group].table[n / b];
+    return pool_refs(pool_of(s, group), id) > 1 || pool_kept(pool_of(s, group), id);
 }
 
 int kv_seq_truncate(kv_seq *s, int64_t n, status *st)
 {
     assert(s->n_drafts == 0);
-    if (check_cut(s, n, st)) return st->code;
+    if (kv_check_cut(s, n, st)) return st->code;
     uint32_t end = blocks_for(s, n);
     for (int g = 0; g < s->cache->n_groups; g++) {
         const seq_group *sg = &s->groups[g];
-        pool *p = pool_of(s, g);
-        if (cuts_shared(s, g, n) && pool_count(p).free + owned_alone(p, sg->table + end, sg->n - end) == 0)
-            return no_blocks(s, g, 1, st);
+        if (cuts_shared(s, g, n) && !kv_cache_available(s->cache, g) &&
+            !kv_owned_alone(s->cache, g, sg->table + end, sg->n - end))
+            return kv_no_blocks(s->cache, g, 1, st);
     }
+    kv_seq_unshare(s, n / s->cache->block_tokens);
     for (int g = 0; g < s->cache->n_groups; g++) {
         seq_group *sg = &s->groups[g];
         pool *p = pool_of(s, g);
         uint32_t kept = end > sg->first ? end : sg->first; /* a window's rows lie above end when all are cut */
-        release(p, sg->table + kept, sg->n - kept);
+        kv_release(s->cache, g, sg->table + kept, sg->n - kept, false);
         sg->n = end;
         if (end == 0) sg->first = 0;
         if (!cuts_shared(s, g, n)) continue;
         block_id own, shared = sg->table[end - 1];
-        take(p, &own, 1);
-        copy_rows(s->cache, g, (kv_place){pool_block(p, own), 0}, (kv_place){pool_block(p, shared), 0},
+        kv_take(s->cache, g, &own, 1);
+        kv_copy_rows(s->cache, g, (kv_place){pool_block(p, own), 0}, (kv_place){pool_block(p, shared), 0},
                   (int)(n % s->cache->block_tokens));
-        pool_unref(p, shared);
+        kv_release(s->cache, g, &shared, 1, false);
         sg->table[end - 1] = own;
     }
     s->len = n;
-    return ST_OK;
-}
-
-int kv_seq_fork(kv_seq **out, const kv_seq *s, int64_t n, status *st)
-{
-    kv_cache *c = s->cache;
-    int rest = (int)(n % c->block_tokens);
-    if (check_cut(s, n, st)) return st->code;
-    for (int g = 0; rest && g < c->n_groups; g++)
-        if (pool_count(pool_of(s, g)).free == 0) return no_blocks(s, g, 1, st);
-    kv_seq *f;
-    if (kv_seq_new(&f, c, st)) return st->code;
-    for (int g = 0; n && g < c->n_groups; g++) {
-        const seq_group *from = &s->groups[g];
-        seq_group *to = &f->groups[g];
-        pool *p = pool_of(s, g);
-        uint32_t n_full = (uint32_t)(n / c->block_tokens);
-        to->first = from->first;
-        for (to->n = to->first; to->n < n_full; to->n++) {
-            to->table[to->n] = from->table[to->n];
-            pool_ref(p, to->table[to->n]);
-        }
-        if (!rest) continue;
-        take(p, &to->table[to->n], 1);
-        copy_rows(c, g, (kv_place){pool_block(p, to->table[to->n]), 0},
-                  (kv_place){pool_block(p, from->table[to->n]), 0}, rest);
-        to->n++;
-    }
-    f->len = n;
-    *out = f;
     return ST_OK;
 }
 
@@ -251,11 +196,11 @@ int kv_seq_draft(kv_seq *s, int n, const int *parents, status *st)
     uint32_t end = blocks_for(s, s->n_drafts + n);
     for (int g = 0; g < s->cache->n_groups; g++) {
         uint32_t needed = end - s->groups[g].n_draft_blocks;
-        if (needed > pool_count(pool_of(s, g)).free) return no_blocks(s, g, needed, st);
+        if (needed > kv_cache_available(s->cache, g)) return kv_no_blocks(s->cache, g, needed, st);
     }
     for (int g = 0; g < s->cache->n_groups; g++) {
         seq_group *sg = &s->groups[g];
-        take(pool_of(s, g), sg->drafts + sg->n_draft_blocks, end - sg->n_draft_blocks);
+        kv_take(s->cache, g, sg->drafts + sg->n_draft_blocks, end - sg->n_draft_blocks);
         sg->n_draft_blocks = end;
     }
     for (int i = 0; i < n; i++, s->n_drafts++) {
@@ -276,7 +221,7 @@ void kv_seq_rollback(kv_seq *s)
 {
     for (int g = 0; g < s->cache->n_groups; g++) {
         seq_group *sg = &s->groups[g];
-        release(pool_of(s, g), sg->drafts, sg->n_draft_blocks);
+        kv_release(s->cache, g, sg->drafts, sg->n_draft_blocks, false);
         sg->n_draft_blocks = 0;
     }
     s->n_drafts = 0;
@@ -298,7 +243,7 @@ int kv_seq_commit(kv_seq *s, const int *slots, int n, status *st)
     for (int g = 0; g < s->cache->n_groups; g++)
         for (int i = 0, run; i < n; i += run) {
             run = neighbours(slots + i, n - i, len + i, s->cache->block_tokens);
-            copy_rows(s->cache, g, kv_seq_place(s, g, len + i), kv_seq_draft_place(s, g, slots[i]), run);
+            kv_copy_rows(s->cache, g, kv_seq_place(s, g, len + i), kv_seq_draft_place(s, g, slots[i]), run);
         }
     kv_seq_rollback(s);
     return ST_OK;
@@ -378,7 +323,7 @@ int kv_seq_audit(const kv_seq *s, int group, uint32_t *refs, status *st)
         return status_set(st, ST_FORMAT, STATUS_NO_POS,
                           "a sequence of %lld tokens and %d drafts holds blocks [%u, %u) and %u", (long long)s->len,
                           s->n_drafts, sg->first, sg->n, sg->n_draft_blocks);
-    if ((int64_t)sg->first * s->cache->block_tokens > first_seen(s, group, s->len))
+    if ((int64_t)sg->first * s->cache->block_tokens > kv_first_seen(s->cache, group, s->len))
         return status_set(st, ST_FORMAT, STATUS_NO_POS,
                           "a sequence of %lld tokens has dropped block %u, which its window still sees",
                           (long long)s->len, sg->first - 1);
@@ -386,8 +331,13 @@ int kv_seq_audit(const kv_seq *s, int group, uint32_t *refs, status *st)
         !count_held(p, sg->drafts, sg->n_draft_blocks, refs))
         return status_set(st, ST_FORMAT, STATUS_NO_POS,
                           "a sequence of %lld tokens holds a block that is not of this pool", (long long)s->len);
-    if (s->len % s->cache->block_tokens && pool_refs(p, sg->table[sg->n - 1]) != 1)
-        return status_set(st, ST_FORMAT, STATUS_NO_POS, "block %u is the tail of a sequence and has %u holders",
-                          sg->table[sg->n - 1], pool_refs(p, sg->table[sg->n - 1]));
+    if (s->n_shared > s->len / s->cache->block_tokens || (s->node && kv_node_blocks(s->node) != s->n_shared))
+        return status_set(st, ST_FORMAT, STATUS_NO_POS, "a sequence of %lld tokens shares %lld blocks with the tree",
+                          (long long)s->len, (long long)s->n_shared);
+    block_id tail = s->len % s->cache->block_tokens ? sg->table[sg->n - 1] : BLOCK_NONE;
+    if (tail != BLOCK_NONE && (pool_refs(p, tail) != 1 || pool_kept(p, tail)))
+        return status_set(st, ST_FORMAT, STATUS_NO_POS,
+                          "block %u is the tail of a sequence and has %u holders, or is in the tree", tail,
+                          pool_refs(p, tail));
     return ST_OK;
 }

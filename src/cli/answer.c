@@ -130,7 +130,7 @@ static void on_drop(void *user, int64_t n_dropped)
 
 int answer_run(answer *a, runtime *r, session *s, const int32_t *ids, size_t n, const generate_params *p, status *st)
 {
-    session_callbacks cb = {on_token, on_progress, on_drop, a};
+    session_callbacks cb = {.on_token = on_token, .on_progress = on_progress, .on_drop = on_drop, .user = a};
     a->session = s;
     if (session_start(s, ids, n, p, &cb, st)) return st->code;
     a->bar_shown = !a->quiet;

@@ -88,7 +88,8 @@ typedef struct session_callbacks {
     void (*on_prompt_token)(void *user, const token_event *t);
     /* The answer is over, whatever the reason; once, from engine_step. */
     void (*on_finish)(void *user, finish_reason reason);
-    void (*on_progress)(void *user, int64_t done, int64_t total); /* of the prompt's pending tokens */
+    /* of the prompt's tokens that the cache didn't have; not told again after a preemption */
+    void (*on_progress)(void *user, int64_t done, int64_t total);
     void (*on_drop)(void *user, int64_t n_dropped);               /* OVERFLOW_WINDOW dropped that many tokens */
     void *user;
 } session_callbacks;
@@ -107,6 +108,7 @@ typedef struct generate_params {
     int priority;       /* higher ones first; equal ones by age */
     double deadline_s;  /* from session_start; 0 = none */
     uint64_t salt;      /* prefixes are shared among equal salts only */
+    double pin_s;       /* the prompt stays in the cache for that long after the answer (engine_pin); 0 = no pin */
     overflow_policy overflow;
     /* OVERFLOW_WINDOW: tokens at the beginning that stay; -1 = a quarter of the context or the prompt, if shorter */
     int64_t keep;
@@ -146,6 +148,11 @@ const int32_t *session_ids(const session *s, size_t *n);
  * when the step itself can't be made. Does nothing when no session is active. */
 int engine_step(engine *e, status *st);
 int engine_n_active(const engine *e);
+
+/* Keeps what the cache has of a prefix for some time: it is not evicted while running answers can do without its blocks.
+ * *n_pinned: tokens. ST_LIMIT when there are too many pins. */
+int engine_pin(engine *e, uint64_t salt, const int32_t *ids, size_t n, double seconds, int64_t *n_pinned, status *st);
+#define PIN_MAX_SECONDS (7 * 24 * 3600)
 
 typedef struct engine_stats {
     int running, waiting;                /* sessions, now */

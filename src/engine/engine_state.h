@@ -3,6 +3,15 @@
 #define KVASIR_ENGINE_ENGINE_STATE_H
 
 #include "engine/engine.h"
+#include "engine/pace.h"
+
+#define MAX_PINS 64
+
+/* A prefix that stays in the cache until its time is over. */
+typedef struct pin {
+    kv_seq *seq;
+    int64_t until_ns;
+} pin;
 
 struct engine {
     const model *model;
@@ -10,14 +19,28 @@ struct engine {
     kv_groups groups;
     kv_cache *cache;
     forward *forward;
-    int context, chunk, max_sessions, n_sessions;
-    session *sessions; /* oldest first */
+    sampler_scratch *scratch; /* of the sessions' samplers */
+    int context, chunk, max_sessions, n_sessions, max_running, n_running;
+    session *sessions; /* by priority, then by age: the order in which they are served */
+    uint64_t n_started; /* session_start's so far: a session's age */
+    bool reserve;
+    pace pace;
+    pin pins[MAX_PINS];
+    int n_pins;
+    engine_stats stats;
     /* The step at hand. */
     batch_row *rows;  /* [chunk] */
-    kv_seq **seqs;    /* [max_sessions] */
-    session **owners; /* [max_sessions] the session of each sequence of the batch */
-    int64_t *old_len; /* [max_sessions] before the step's append */
+    kv_seq **seqs;    /* [max_running] */
+    session **owners; /* [max_running] the session of each sequence of the batch */
+    int64_t *old_len; /* [max_running] before the step's append */
     int n_rows, n_seqs;
+    int n_decoding;   /* sequences of the batch that have begun their answer */
 };
+
+/* step.c. Puts the next n tokens of a sequence into the batch, with room for them in the cache. */
+int engine_add_rows(engine *e, kv_seq *seq, const int32_t *ids, int n, bool all_logits, status *st);
+/* pins.c. Lets go of what is over, or of everything. */
+void engine_unpin(engine *e, int64_t now_ns);
+#define UNPIN_ALL INT64_MAX
 
 #endif

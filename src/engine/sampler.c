@@ -1,5 +1,6 @@
 #include "engine/sampler.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -8,15 +9,19 @@
 #include "engine/candidates.h"
 #include "engine/random.h"
 
+struct sampler_scratch {
+    int n_vocab, max_history;
+    float *logits; /* [n_vocab] with biases and penalties */
+    int32_t *mark; /* [n_vocab] zero between uses */
+    int32_t *run;  /* [max_history] DRY: lengths of repeated runs */
+    candidates cand;
+};
+
 struct sampler {
     sampler_params p; /* its arrays are copies */
-    int n_vocab;
-    float *logits;    /* [n_vocab] with biases and penalties */
-    int32_t *mark;    /* [n_vocab] zero between uses */
+    sampler_scratch *scratch;
     int32_t *history; /* [2 * max_history]: the newest n_history, moved to the front when the end is reached */
-    int32_t *run;     /* [max_history] DRY: lengths of repeated runs */
     int n_history, first, max_history;
-    candidates cand;
 };
 
 sampler_params sampler_defaults(void)
@@ -79,46 +84,75 @@ static void *copy(const void *p, size_t count, size_t size)
     return q;
 }
 
-int sampler_new(sampler **out, const sampler_params *p, int n_vocab, int max_history, status *st)
+int sampler_scratch_new(sampler_scratch **out, int n_vocab, int max_history, status *st)
 {
-    if (sampler_check(p, n_vocab, st)) return st->code;
-    sampler *s = mem_calloc(1, sizeof *s);
+    sampler_scratch *s = mem_calloc(1, sizeof *s);
     if (!s) return status_nomem(st, sizeof *s);
-    size_t vocab = (size_t)n_vocab, history = (size_t)max_history;
-    s->p = *p;
     s->n_vocab = n_vocab;
     s->max_history = max_history;
-    s->logits = mem_array(vocab, sizeof *s->logits);
-    s->mark = mem_calloc(vocab, sizeof *s->mark);
-    s->history = mem_array(history, 2 * sizeof *s->history);
-    s->run = mem_array(history, sizeof *s->run);
-    s->p.bias = copy(p->bias, (size_t)p->n_bias, sizeof *p->bias);
-    s->p.dry_breakers = copy(p->dry_breakers, (size_t)p->n_dry_breakers, sizeof *p->dry_breakers);
-    bool ok = candidates_init(&s->cand, n_vocab);
-    if (ok && s->logits && s->mark && s->history && s->run && s->p.bias && s->p.dry_breakers) {
+    s->logits = mem_array((size_t)n_vocab, sizeof *s->logits);
+    s->mark = mem_calloc((size_t)n_vocab, sizeof *s->mark);
+    s->run = mem_array((size_t)max_history, sizeof *s->run);
+    if (candidates_init(&s->cand, n_vocab) && s->logits && s->mark && s->run) {
         *out = s;
         return ST_OK;
     }
-    sampler_free(s);
-    return status_nomem(st, vocab * 32);
+    sampler_scratch_free(s);
+    return status_nomem(st, (uint64_t)n_vocab * 36);
 }
 
-int sampler_clone(sampler **out, const sampler *s, status *st)
-{
-    if (sampler_new(out, &s->p, s->n_vocab, s->max_history, st)) return st->code;
-    memcpy((*out)->history, s->history + s->first, (size_t)s->n_history * sizeof *s->history);
-    (*out)->n_history = s->n_history;
-    return ST_OK;
-}
-
-void sampler_free(sampler *s)
+void sampler_scratch_free(sampler_scratch *s)
 {
     if (!s) return;
     candidates_deinit(&s->cand);
     mem_free(s->logits);
     mem_free(s->mark);
-    mem_free(s->history);
     mem_free(s->run);
+    mem_free(s);
+}
+
+static bool has_penalties(const sampler_params *p)
+{
+    return p->repeat_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0;
+}
+
+int sampler_new(sampler **out, const sampler_params *p, sampler_scratch *scratch, int max_history, status *st)
+{
+    assert(max_history <= scratch->max_history);
+    if (sampler_check(p, scratch->n_vocab, st)) return st->code;
+    sampler *s = mem_calloc(1, sizeof *s);
+    if (!s) return status_nomem(st, sizeof *s);
+    s->p = *p;
+    s->scratch = scratch;
+    s->max_history = has_penalties(p) || p->dry_multiplier != 0 ? max_history : 0;
+    s->history = mem_array((size_t)s->max_history, 2 * sizeof *s->history);
+    s->p.bias = copy(p->bias, (size_t)p->n_bias, sizeof *p->bias);
+    s->p.dry_breakers = copy(p->dry_breakers, (size_t)p->n_dry_breakers, sizeof *p->dry_breakers);
+    if (s->history && s->p.bias && s->p.dry_breakers) {
+        *out = s;
+        return ST_OK;
+    }
+    sampler_free(s);
+    return status_nomem(st, (uint64_t)max_history * 8);
+}
+
+int sampler_clone(sampler **out, const sampler *s, status *st)
+{
+    if (sampler_new(out, &s->p, s->scratch, s->max_history, st)) return st->code;
+    memcpy((*out)->history, s->history + s->first, (size_t)s->n_history * sizeof *s->history);
+    (*out)->n_history = s->n_history;
+    return ST_OK;
+}
+
+sampler_params sampler_get_params(const sampler *s)
+{
+    return s->p;
+}
+
+void sampler_free(sampler *s)
+{
+    if (!s) return;
+    mem_free(s->history);
     mem_free((void *)(uintptr_t)s->p.bias);
     mem_free((void *)(uintptr_t)s->p.dry_breakers);
     mem_free(s);
@@ -151,17 +185,18 @@ static const int32_t *newest(const sampler *s, int n, int *length)
 static void penalize(sampler *s)
 {
     const sampler_params *p = &s->p;
-    if (p->repeat_penalty == 1 && p->presence_penalty == 0 && p->frequency_penalty == 0) return;
+    if (!has_penalties(p)) return;
+    sampler_scratch *w = s->scratch;
     int n;
     const int32_t *h = newest(s, p->penalty_last_n, &n);
-    for (int i = 0; i < n; i++) s->mark[h[i]]++;
+    for (int i = 0; i < n; i++) w->mark[h[i]]++;
     for (int i = 0; i < n; i++) {
-        int count = s->mark[h[i]];
+        int count = w->mark[h[i]];
         if (!count) continue;
-        float *x = &s->logits[h[i]];
+        float *x = &w->logits[h[i]];
         *x = *x > 0 ? *x / p->repeat_penalty : *x * p->repeat_penalty;
         *x -= p->presence_penalty + p->frequency_penalty * (float)count;
-        s->mark[h[i]] = 0;
+        w->mark[h[i]] = 0;
     }
 }
 
@@ -194,22 +229,23 @@ static void repeated_runs(int32_t *run, const int32_t *h, int n)
 static void penalize_runs(sampler *s)
 {
     const sampler_params *p = &s->p;
+    sampler_scratch *w = s->scratch;
     int n;
     const int32_t *h = newest(s, p->dry_last_n, &n);
     if (p->dry_multiplier == 0 || n < 2) return;
-    repeated_runs(s->run, h, n);
+    repeated_runs(w->run, h, n);
     int most = unbroken(s, h, n);
     for (int i = 1; i < n; i++) {
         int32_t next = h[n - i]; /* what followed that run */
-        int length = s->run[i] < most ? s->run[i] : most;
-        if (length >= p->dry_allowed_length && length > 0 && length > s->mark[next]) s->mark[next] = length;
+        int length = w->run[i] < most ? w->run[i] : most;
+        if (length >= p->dry_allowed_length && length > 0 && length > w->mark[next]) w->mark[next] = length;
     }
     for (int i = 1; i < n; i++) {
         int32_t next = h[n - i];
-        if (!s->mark[next]) continue;
-        int over = s->mark[next] - p->dry_allowed_length;
-        s->logits[next] -= (float)fmin(p->dry_multiplier * pow(p->dry_base, over), 1e30);
-        s->mark[next] = 0;
+        if (!w->mark[next]) continue;
+        int over = w->mark[next] - p->dry_allowed_length;
+        w->logits[next] -= (float)fmin(p->dry_multiplier * pow(p->dry_base, over), 1e30);
+        w->mark[next] = 0;
     }
 }
 
@@ -224,13 +260,14 @@ static int32_t largest(const float *logits, int n)
 int32_t sampler_pick(sampler *s, const float *logits, int64_t position)
 {
     const sampler_params *p = &s->p;
-    memcpy(s->logits, logits, (size_t)s->n_vocab * sizeof *logits);
-    for (int i = 0; i < p->n_bias; i++) s->logits[p->bias[i].token] += p->bias[i].bias;
+    sampler_scratch *w = s->scratch;
+    memcpy(w->logits, logits, (size_t)w->n_vocab * sizeof *logits);
+    for (int i = 0; i < p->n_bias; i++) w->logits[p->bias[i].token] += p->bias[i].bias;
     penalize(s);
     penalize_runs(s);
-    if (p->temperature == 0) return largest(s->logits, s->n_vocab);
-    candidates *c = &s->cand;
-    candidates_take(c, s->logits, p->top_k);
+    if (p->temperature == 0) return largest(w->logits, w->n_vocab);
+    candidates *c = &w->cand;
+    candidates_take(c, w->logits, p->top_k);
     if (p->typical_p < 1) candidates_typical(c, p->typical_p);
     if (p->top_p < 1) candidates_top_p(c, p->top_p);
     if (p->min_p > 0) candidates_min_p(c, p->min_p);
@@ -242,14 +279,15 @@ int32_t sampler_pick(sampler *s, const float *logits, int64_t position)
 
 int sampler_logprobs(sampler *s, const float *logits, int32_t token, float *chosen, token_logprob *top, int n)
 {
-    double most = logits[largest(logits, s->n_vocab)], sum = 0;
-    for (int i = 0; i < s->n_vocab; i++) sum += exp(logits[i] - most);
+    sampler_scratch *w = s->scratch;
+    double most = logits[largest(logits, w->n_vocab)], sum = 0;
+    for (int i = 0; i < w->n_vocab; i++) sum += exp(logits[i] - most);
     /* cppcheck-suppress invalidFunctionArg ; the sum holds the largest logit's e^0 = 1 */
     double lse = most + log(sum);
     *chosen = (float)(logits[token] - lse);
-    if (n > s->n_vocab) n = s->n_vocab;
+    if (n > w->n_vocab) n = w->n_vocab;
     if (n <= 0) return 0;
-    candidates_take(&s->cand, logits, n);
-    for (int i = 0; i < n; i++) top[i] = (token_logprob){s->cand.c[i].token, (float)(s->cand.c[i].logit - lse)};
+    candidates_take(&w->cand, logits, n);
+    for (int i = 0; i < n; i++) top[i] = (token_logprob){w->cand.c[i].token, (float)(w->cand.c[i].logit - lse)};
     return n;
 }

@@ -1,6 +1,7 @@
 /* sampler.h - from a row of logits to one token.
  *
- * Owns: the history that penalties look at, scratch for one vocabulary.
+ * Owns: the history that penalties look at, none when they are off. Borrows: scratch for one vocabulary, which samplers
+ * share.
  *
  * The order, each step on what the one before left:
  *      1 logit bias            added to the logits
@@ -20,7 +21,7 @@
  * R2 A sampler can be cloned; the clone goes on as the original would.
  * R3 sampler_pick allocates nothing.
  * R4 Logprobs are those of the model: log-softmax of the logits before step 1.
- * Threads: one at a time per sampler.
+ * Threads: one at a time per scratch.
  */
 #ifndef KVASIR_ENGINE_SAMPLER_H
 #define KVASIR_ENGINE_SAMPLER_H
@@ -65,10 +66,18 @@ sampler_params sampler_defaults(void);
 /* ST_ARG names the parameter that is out of range and its range. */
 int sampler_check(const sampler_params *p, int n_vocab, status *st);
 
+/* What one pick needs for itself: shared by all samplers that pick one after the other, freed after them. */
+typedef struct sampler_scratch sampler_scratch;
+/* max_history: the longest that a sampler will have. */
+int sampler_scratch_new(sampler_scratch **out, int n_vocab, int max_history, status *st);
+void sampler_scratch_free(sampler_scratch *s);
+
 typedef struct sampler sampler;
 
-int sampler_new(sampler **out, const sampler_params *p, int n_vocab, int max_history, status *st);
+/* max_history: at most the scratch's. */
+int sampler_new(sampler **out, const sampler_params *p, sampler_scratch *scratch, int max_history, status *st);
 int sampler_clone(sampler **out, const sampler *s, status *st);
+sampler_params sampler_get_params(const sampler *s); /* its arrays are the sampler's */
 void sampler_free(sampler *s);
 /* Forgets the history. */
 void sampler_reset(sampler *s);

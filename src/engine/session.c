@@ -1,5 +1,6 @@
 #include "engine/session.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -8,7 +9,7 @@
 
 const char *finish_name(finish_reason r)
 {
-    static const char *const names[] = {"none", "eos", "stop", "length", "context", "cancelled", "error"};
+    static const char *const names[] = {"none", "eos", "stop", "length", "context", "cancelled", "timeout", "error"};
     return names[r];
 }
 
@@ -20,19 +21,12 @@ int session_new(session **out, engine *e, status *st)
     if (!s) return status_nomem(st, sizeof *s);
     s->e = e;
     s->finish = FINISH_CANCELLED;
-    s->ids = mem_array((size_t)e->context + 1, sizeof *s->ids); /* a full prompt still gets one token of answer */
-    if (!s->ids) status_nomem(st, ((uint64_t)e->context + 1) * sizeof *s->ids);
-    else if (!kv_seq_new(&s->seq, e->cache, st)) {
-        session **end = &e->sessions;
-        while (*end) end = &(*end)->next;
-        *end = s;
-        e->n_sessions++;
-        *out = s;
-        return ST_OK;
-    }
-    mem_free(s->ids);
-    mem_free(s);
-    return st->code;
+    if (kv_seq_new(&s->seq, e->cache, st)) return mem_free(s), st->code;
+    s->next = e->sessions;
+    e->sessions = s;
+    e->n_sessions++;
+    *out = s;
+    return ST_OK;
 }
 
 static void drop_answer(session *s)
@@ -46,12 +40,45 @@ static void drop_answer(session *s)
     s->stop_tokens = NULL;
 }
 
-void session_free(session *s)
+static void leave_list(session *s)
 {
-    if (!s) return;
     session **at = &s->e->sessions;
     while (*at != s) at = &(*at)->next;
     *at = s->next;
+}
+
+/* By priority, then by age. */
+static void join_list(session *s)
+{
+    session **at = &s->e->sessions;
+    while (*at && ((*at)->params.priority > s->params.priority ||
+                   ((*at)->params.priority == s->params.priority && (*at)->age < s->age)))
+        at = &(*at)->next;
+    s->next = *at;
+    *at = s;
+}
+
+/* Sessions that wait for this one's first logits go by themselves. */
+static void drop_followers(session *s)
+{
+    for (session *f = s->e->sessions; f; f = f->next)
+        if (f->leader == s || f->forked_from == s) f->leader = f->forked_from = NULL;
+}
+
+static void leave_batch(session *s)
+{
+    status ignored = STATUS_INIT; /* everything can always be cut off */
+    kv_seq_truncate(s->seq, 0, &ignored);
+    s->e->n_running -= s->running;
+    s->running = false;
+}
+
+void session_free(session *s)
+{
+    if (!s) return;
+    leave_batch(s);
+    drop_followers(s);
+    leave_list(s);
     s->e->n_sessions--;
     drop_answer(s);
     kv_seq_free(s->seq);
@@ -59,15 +86,14 @@ void session_free(session *s)
     mem_free(s);
 }
 
-/* Keeps of the cache what ids share with it, less the last token, whose logits are wanted. */
-static int reuse_prefix(session *s, const int32_t *ids, int64_t n, status *st)
+/* Another answer begins: what is left of the one before goes without a word. */
+static void session_stop(session *s)
 {
-    int64_t len = kv_seq_len(s->seq), same = 0;
-    while (same < len && same < n - 1 && ids[same] == s->ids[same]) same++;
-    if (same == len || kv_seq_truncate(s->seq, same, st) == ST_OK) return ST_OK;
-    /* A window has moved past the place: begin anew. */
-    *st = (status)STATUS_INIT;
-    return kv_seq_truncate(s->seq, 0, st);
+    leave_batch(s);
+    drop_followers(s);
+    s->leader = s->forked_from = NULL;
+    s->begun = false;
+    s->finish = FINISH_CANCELLED;
 }
 
 static int copy_params(session *s, const generate_params *p, const session_callbacks *cb, status *st)
@@ -82,42 +108,173 @@ static int copy_params(session *s, const generate_params *p, const session_callb
     s->stop_tokens = mem_array((size_t)p->n_stop_tokens, sizeof *s->stop_tokens);
     if (!s->stop_tokens) return status_nomem(st, 0);
     if (p->n_stop_tokens) memcpy(s->stop_tokens, p->stop_tokens, (size_t)p->n_stop_tokens * sizeof *s->stop_tokens);
-    return sampler_new(&s->sampler, &p->sampling, s->e->model->params.n_vocab, s->e->context, st);
+    return sampler_new(&s->sampler, &p->sampling, s->e->scratch, s->e->context, st);
 }
 
-int session_start(session *s, const int32_t *ids, size_t n, const generate_params *p, const session_callbacks *cb,
-                  status *st)
+static int check_prompt(const session *s, const int32_t *ids, size_t n, status *st)
 {
-    s->finish = FINISH_CANCELLED;
+    const arch_params *m = &s->e->model->params;
     if (n == 0) return status_set(st, ST_ARG, STATUS_NO_POS, "the prompt is empty; give at least one token");
     if (n > (size_t)s->e->context)
         return status_set(st, ST_LIMIT, STATUS_NO_POS,
                           "the prompt has %zu tokens, but the context holds %d; shorten the prompt or raise the "
                           "context (the model was trained for %d)",
-                          n, s->e->context, s->e->model->params.context_length);
+                          n, s->e->context, m->context_length);
     for (size_t i = 0; i < n; i++)
-        if (ids[i] < 0 || ids[i] >= s->e->model->params.n_vocab)
-            return status_set(st, ST_ARG, i, "token %d is not in the vocabulary of %d", ids[i],
-                              s->e->model->params.n_vocab);
-    if (copy_params(s, p, cb, st) || reuse_prefix(s, ids, (int64_t)n, st)) return st->code;
-    memcpy(s->ids, ids, n * sizeof *ids);
+        if (ids[i] < 0 || ids[i] >= m->n_vocab)
+            return status_set(st, ST_ARG, i, "token %d is not in the vocabulary of %d", ids[i], m->n_vocab);
+    return ST_OK;
+}
+
+int64_t session_longest(const session *s)
+{
+    int64_t context = s->e->context, most = s->params.max_tokens;
+    return most < 0 || most > context - s->n_prompt ? context : s->n_prompt + most;
+}
+
+/* Room for the answer's tokens from the start: decoding allocates nothing. A full prompt still gets one token. */
+static int copy_ids(session *s, const int32_t *ids, size_t n, status *st)
+{
     s->n_ids = s->n_prompt = (int64_t)n;
+    int64_t need = session_longest(s) + 1;
+    if (need > s->max_ids) {
+        int32_t *more = mem_resize(s->ids, (size_t)need, sizeof *more);
+        if (!more) return status_nomem(st, (uint64_t)need * sizeof *more);
+        s->ids = more;
+        s->max_ids = need;
+    }
+    memcpy(s->ids, ids, n * sizeof *ids);
+    return ST_OK;
+}
+
+/* Everything is copied: the answer begins. */
+static void begin(session *s)
+{
     s->n_dropped = 0;
-    for (size_t i = 0; i < n; i++) sampler_accept(s->sampler, ids[i]);
+    for (int64_t i = 0; i < s->n_prompt; i++) sampler_accept(s->sampler, s->ids[i]);
     s->detok = (detokenizer){.started = true}; /* the answer continues the prompt: its first space is its own */
     strbuf_clear(&s->text);
     s->error = (status)STATUS_INIT;
-    s->stats = (session_stats){.prompt_tokens = (int64_t)n, .reused_tokens = kv_seq_len(s->seq)};
-    s->pending_at_start = session_pending(s);
+    s->stats = (session_stats){.prompt_tokens = s->n_prompt};
+    s->n_reported = s->params.prompt_logprobs ? 1 : s->n_prompt;
+    s->pending_at_start = s->n_prompt;
+    s->progress = 0;
     s->start_ns = clock_ns();
-    s->first_ns = 0;
-    s->finish = p->max_tokens == 0 ? FINISH_LENGTH : FINISH_NONE;
+    s->admitted_ns = s->first_ns = 0;
+    s->deadline_ns = s->params.deadline_s > 0 ? s->start_ns + (int64_t)(s->params.deadline_s * 1e9) : 0;
+    s->begun = true;
+    s->finish = s->params.max_tokens == 0 && !s->params.prompt_logprobs ? FINISH_LENGTH : FINISH_NONE;
+    s->age = s->e->n_started++;
+    leave_list(s);
+    join_list(s);
+}
+
+int session_start(session *s, const int32_t *ids, size_t n, const generate_params *p, const session_callbacks *cb,
+                  status *st)
+{
+    session_stop(s);
+    if (check_prompt(s, ids, n, st) || copy_params(s, p, cb, st) || copy_ids(s, ids, n, st)) return st->code;
+    begin(s);
     return ST_OK;
+}
+
+int session_fork(session *s, session *leader, uint32_t choice, const session_callbacks *cb, status *st)
+{
+    assert(s != leader && leader->sampler);
+    session_stop(s);
+    generate_params p = leader->params;
+    p.stop = (const char *const *)leader->stops.strings;
+    p.stop_tokens = leader->stop_tokens;
+    p.sampling = sampler_get_params(leader->sampler);
+    p.sampling.choice = choice;
+    p.prompt_logprobs = false;
+    if (copy_params(s, &p, cb, st) || copy_ids(s, leader->ids, (size_t)leader->n_prompt, st)) return st->code;
+    begin(s);
+    if (session_active(leader) && leader->stats.generated_tokens == 0) s->leader = leader;
+    return ST_OK;
+}
+
+int64_t session_cached(const session *s)
+{
+    return s->params.prompt_logprobs ? 0 : kv_cache_match(s->e->cache, s->params.salt, s->ids, s->n_ids - 1);
+}
+
+void session_admit(session *s)
+{
+    /* The last token is always computed, since its logits are wanted; with prompt_logprobs, all that are not told. */
+    int64_t most = s->n_reported < s->n_prompt ? 0 : s->n_ids - 1;
+    kv_seq_match(s->seq, s->params.salt, s->ids, most, s->params.priority);
+    s->running = true;
+    s->e->n_running++;
+}
+
+void session_admitted(session *s)
+{
+    engine_stats *stats = &s->e->stats;
+    if (s->admitted_ns) return;
+    int64_t found = kv_seq_len(s->seq);
+    s->admitted_ns = clock_ns();
+    s->stats.queue_s = (double)(s->admitted_ns - s->start_ns) * 1e-9;
+    s->stats.reused_tokens = found < s->n_prompt ? found : s->n_prompt;
+    s->pending_at_start = s->n_prompt - s->stats.reused_tokens;
+    stats->prompt_tokens += (uint64_t)s->n_prompt;
+    stats->reused_tokens += (uint64_t)s->stats.reused_tokens;
+}
+
+void session_withdraw(session *s)
+{
+    leave_batch(s);
+}
+
+void session_preempt(session *s)
+{
+    leave_batch(s);
+    s->stats.preemptions++;
+    s->e->stats.preemptions++;
+}
+
+void session_join_leader(session *s)
+{
+    const session *leader = s->forked_from;
+    status ignored = STATUS_INIT; /* short of blocks it waits for its turn, and finds in the tree what it can */
+    s->forked_from = NULL;
+    if (!session_active(s) || s->e->n_running == s->e->max_running ||
+        kv_seq_copy(s->seq, leader->seq, s->n_prompt, &ignored))
+        return;
+    s->running = true;
+    s->e->n_running++;
+    session_admitted(s);
+}
+
+void session_expire(session *s)
+{
+    s->finish = FINISH_TIMEOUT;
+}
+
+void session_end(session *s)
+{
+    engine *e = s->e;
+    s->begun = false;
+    s->leader = s->forked_from = NULL;
+    drop_followers(s);
+    leave_batch(s);
+    e->stats.finished++;
+    if (s->params.pin_s > 0 && s->finish != FINISH_ERROR) {
+        int64_t pinned;
+        status ignored = STATUS_INIT; /* too many pins: this prompt goes like any other */
+        engine_pin(e, s->params.salt, s->ids, (size_t)s->n_prompt, s->params.pin_s, &pinned, &ignored);
+    }
+    if (s->cb.on_finish) s->cb.on_finish(s->cb.user, s->finish);
 }
 
 bool session_active(const session *s)
 {
     return s->finish == FINISH_NONE;
+}
+
+bool session_running(const session *s)
+{
+    return s->running;
 }
 
 void session_cancel(session *s)
@@ -157,8 +314,6 @@ void session_fail(session *s, const status *st)
 {
     s->error = *st;
     s->finish = FINISH_ERROR;
-    status ignored = STATUS_INIT; /* everything can always be cut off */
-    kv_seq_truncate(s->seq, 0, &ignored);
 }
 
 void session_make_room(session *s)
@@ -210,12 +365,27 @@ static void count_time(session *s)
     int64_t now = clock_ns();
     if (!s->first_ns) {
         s->first_ns = now;
-        s->stats.prefill_s = s->stats.first_token_s = (double)(now - s->start_ns) * 1e-9;
+        s->stats.first_token_s = (double)(now - s->start_ns) * 1e-9;
+        s->stats.prefill_s = s->stats.first_token_s - s->stats.queue_s;
     } else s->stats.decode_s = (double)(now - s->first_ns) * 1e-9;
+}
+
+void session_report_prompt(session *s, int64_t position, const float *logits)
+{
+    if (position + 1 < s->n_reported || position + 1 >= s->n_prompt) return;
+    token_event event = {.token = s->ids[position + 1], .position = position + 1, .text = "", .top = s->top};
+    int n = s->params.n_logprobs > 0 ? s->params.n_logprobs : 0;
+    event.n_top = sampler_logprobs(s->sampler, logits, event.token, &event.logprob, s->top, n);
+    s->n_reported = position + 2;
+    if (s->cb.on_prompt_token) s->cb.on_prompt_token(s->cb.user, &event);
 }
 
 void session_take_logits(session *s, const float *logits)
 {
+    if (s->params.max_tokens == 0) { /* only the prompt's logprobs were wanted */
+        s->finish = FINISH_LENGTH;
+        return;
+    }
     int64_t position = s->n_ids + s->n_dropped;
     int32_t id = sampler_pick(s->sampler, logits, position);
     token_event event = {.token = id, .position = position, .top = s->top};
@@ -224,6 +394,7 @@ void session_take_logits(session *s, const float *logits)
     sampler_accept(s->sampler, id);
     s->ids[s->n_ids++] = id;
     s->stats.generated_tokens++;
+    s->e->stats.generated_tokens++;
     count_time(s);
     if (!s->params.ignore_eos && tokenizer_is_end(s->e->model->tok, id)) s->finish = FINISH_EOS;
     else if (is_stop_token(s, id)) s->finish = FINISH_STOP;

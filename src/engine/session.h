@@ -7,10 +7,15 @@
 
 struct session {
     engine *e;
-    session *next; /* in the engine's list, by age */
+    session *next; /* in the engine's list */
     kv_seq *seq;
-    int32_t *ids; /* [context + 1] */
-    int64_t n_ids, n_dropped, n_prompt;
+    int32_t *ids; /* [max_ids] */
+    int64_t n_ids, max_ids, n_dropped, n_prompt;
+    /* Where it stands: begun and not over; among those, in the batch or waiting; waiting for leader's first logits. */
+    bool begun, running;
+    session *leader, *forked_from; /* forked_from: has its first token; the rows are still to be copied */
+    uint64_t age;
+    int64_t deadline_ns, n_reported; /* reported: tokens of the prompt that on_prompt_token has had, or needs not */
     /* The answer in the making. */
     sampler *sampler;
     stop_set stops;
@@ -23,15 +28,32 @@ struct session {
     finish_reason finish; /* FINISH_NONE while it runs */
     status error;
     session_stats stats;
-    int64_t start_ns, first_ns, pending_at_start;
+    int64_t start_ns, admitted_ns, first_ns, pending_at_start, progress; /* progress: what on_progress was told */
 };
 
 /* Tokens that are not in the cache yet. */
 int64_t session_pending(const session *s);
+/* Tokens that the cache's tree has of a waiting session. */
+int64_t session_cached(const session *s);
+/* Tokens that the session may come to. */
+int64_t session_longest(const session *s);
 /* Makes room by the overflow policy when the next token would not fit; ends the session where that is the policy. */
 void session_make_room(session *s);
 /* The logits after the session's last token: picks the next one, tells the caller, ends the answer if it ends here. */
 void session_take_logits(session *s, const float *logits);
+/* A row of the prompt before the last: the logprob of the token that follows it. */
+void session_report_prompt(session *s, int64_t position, const float *logits);
 void session_fail(session *s, const status *st);
+/* Into the batch, with what the cache has of its tokens; it stays there; it didn't fit after all; out of it again, its
+ * blocks left to the tree. */
+void session_admit(session *s);
+void session_admitted(session *s);
+void session_withdraw(session *s);
+void session_preempt(session *s);
+/* Into the batch with the rows of the session that it is a fork of, where there is room. */
+void session_join_leader(session *s);
+void session_expire(session *s); /* its deadline has passed */
+/* Tells the caller that an answer is over, and gives everything back. */
+void session_end(session *s);
 
 #endif

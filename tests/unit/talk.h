@@ -31,7 +31,7 @@ typedef struct talk {
     int64_t dropped[64];
     int n_drops;
     int64_t progress_done, progress_total;
-    int n_progress;
+    int n_progress, n_finished;
 } talk;
 
 static inline void talk_token(void *user, const token_event *t)
@@ -90,12 +90,28 @@ static inline void talk_open(talk *k, engine *e)
     if (session_new(&k->s, e, &st)) fail_msg("%s", st.text);
 }
 
-static inline int talk_try(talk *k, const int32_t *ids, size_t n, const generate_params *p, status *st)
+static inline void talk_finish(void *user, finish_reason reason)
 {
-    session_callbacks cb = {talk_token, talk_progress, talk_drop, k};
-    k->n = k->n_drops = k->n_progress = 0;
+    talk *k = user;
+    assert_int_equal(session_finish(k->s), reason);
+    k->n_finished++;
+}
+
+static inline session_callbacks talk_callbacks(talk *k)
+{
+    k->n = k->n_drops = k->n_progress = k->n_finished = 0;
     k->n_bytes = 0;
     k->progress_done = 0;
+    return (session_callbacks){.on_token = talk_token,
+                               .on_finish = talk_finish,
+                               .on_progress = talk_progress,
+                               .on_drop = talk_drop,
+                               .user = k};
+}
+
+static inline int talk_try(talk *k, const int32_t *ids, size_t n, const generate_params *p, status *st)
+{
+    session_callbacks cb = talk_callbacks(k);
     return session_start(k->s, ids, n, p, &cb, st);
 }
 

@@ -24,11 +24,26 @@ static sampler_params plain(void)
     return p;
 }
 
+/* One scratch for each size of vocabulary, for all tests. */
+static sampler_scratch *scratch_for(int n_vocab)
+{
+    static struct {
+        int n_vocab;
+        sampler_scratch *scratch;
+    } all[32];
+    status st = STATUS_INIT;
+    int i = 0;
+    while (all[i].scratch && all[i].n_vocab != n_vocab) assert_true(++i < 32);
+    all[i].n_vocab = n_vocab;
+    if (!all[i].scratch && sampler_scratch_new(&all[i].scratch, n_vocab, 4096, &st)) fail_msg("%s", st.text);
+    return all[i].scratch;
+}
+
 static sampler *make(const sampler_params *p, int n_vocab, int history)
 {
     status st = STATUS_INIT;
     sampler *s = NULL;
-    if (sampler_new(&s, p, n_vocab, history, &st)) fail_msg("%s", st.text);
+    if (sampler_new(&s, p, scratch_for(n_vocab), history, &st)) fail_msg("%s", st.text);
     return s;
 }
 
@@ -461,7 +476,7 @@ static void parameters_out_of_range_are_named(void **state)
         sampler *s = NULL;
         if (cases[i].integer) memcpy((char *)&p + cases[i].offset, &(int){(int)cases[i].bad}, sizeof(int));
         else memcpy((char *)&p + cases[i].offset, &(float){(float)cases[i].bad}, sizeof(float));
-        assert_int_equal(sampler_new(&s, &p, 10, 10, &st), ST_ARG);
+        assert_int_equal(sampler_new(&s, &p, scratch_for(10), 10, &st), ST_ARG);
         assert_null(s);
         if (!strstr(st.text, cases[i].name)) fail_msg("%s does not name %s", st.text, cases[i].name);
     }
@@ -477,6 +492,7 @@ static void short_memory_leaks_nothing(void **state)
 {
     (void)state;
     sampler_params p = everything();
+    scratch_for(100);
     uint64_t bytes = mem_stats().bytes, calls = mem_stats().calls;
     sampler *s = make(&p, 100, 10), *clone = NULL;
     int64_t n_calls = (int64_t)(mem_stats().calls - calls);
@@ -492,6 +508,15 @@ static void short_memory_leaks_nothing(void **state)
     sampler_free(s);
     sampler_free(NULL);
     assert_int_equal(mem_stats().bytes, bytes);
+    for (int64_t n = 1; n <= 8; n++) {
+        status st = STATUS_INIT;
+        sampler_scratch *scratch = NULL;
+        mem_fail_after(n);
+        assert_int_equal(sampler_scratch_new(&scratch, 100, 10, &st), ST_NOMEM);
+        assert_null(scratch);
+        assert_int_equal(mem_stats().bytes, bytes);
+    }
+    mem_fail_after(0);
 }
 
 int main(void)

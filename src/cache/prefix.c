@@ -1,0 +1,153 @@
+#include <assert.h>
+
+#include "cache/cache_impl.h"
+
+void kv_seq_leave_tree(kv_seq *s)
+{
+    if (s->node) kv_tree_unlock(s->cache->tree, s->node);
+    s->node = NULL;
+    s->n_shared = 0;
+}
+
+void kv_seq_unshare(kv_seq *s, int64_t n_blocks)
+{
+    if (!s->node || n_blocks >= s->n_shared) return;
+    kv_node *upper = kv_tree_lock_prefix(s->cache->tree, s->node, n_blocks);
+    kv_tree_unlock(s->cache->tree, s->node);
+    s->node = upper;
+    s->n_shared = kv_node_blocks(upper);
+}
+
+/* The group's blocks of the first n rows, as far as a query at index n sees them: those of the tree's path. */
+static void hold_path(kv_seq *s, int group, int64_t n_blocks, int64_t n)
+{
+    seq_group *sg = &s->groups[group];
+    sg->first = (uint32_t)(kv_first_seen(s->cache, group, n) / s->cache->block_tokens);
+    sg->n = (uint32_t)n_blocks;
+    if (sg->first > sg->n) sg->first = sg->n;
+    kv_tree_blocks(s->cache->tree, s->node, group, sg->first, sg->n - sg->first, sg->table + sg->first);
+    for (uint32_t i = sg->first; i < sg->n; i++) kv_hold(s->cache, group, sg->table[i]);
+}
+
+/* The first rows of a block that somebody holds, into a new tail. */
+static void copy_tail(kv_seq *s, int group, block_id source, int rows)
+{
+    seq_group *sg = &s->groups[group];
+    pool *p = s->cache->groups[group].pool;
+    kv_take(s->cache, group, &sg->table[sg->n], 1);
+    kv_copy_rows(s->cache, group, (kv_place){pool_block(p, sg->table[sg->n]), 0},
+                 (kv_place){pool_block(p, source), 0}, rows);
+    sg->n++;
+}
+
+/* The matching rows of the block after the full ones, where there is room for them. The sources of all groups are held
+ * meanwhile: making room in one may evict the node of them all. */
+static void copy_matched_rows(kv_seq *s, block_id *sources, int rows)
+{
+    kv_cache *c = s->cache;
+    bool room = true;
+    for (int g = 0; g < c->n_groups; g++) {
+        kv_hold(c, g, sources[g]);
+        room &= kv_cache_available(c, g) > 0;
+    }
+    for (int g = 0; room && g < c->n_groups; g++) copy_tail(s, g, sources[g], rows);
+    for (int g = 0; g < c->n_groups; g++) kv_release(c, g, &sources[g], 1, false);
+    if (room) s->len += rows;
+}
+
+int64_t kv_seq_match(kv_seq *s, uint64_t salt, const int32_t *ids, int64_t n, int priority)
+{
+    kv_cache *c = s->cache;
+    assert(s->len == 0 && s->n_drafts == 0);
+    kv_seq_leave_tree(s);
+    s->salt = salt;
+    if (!c->tree) return 0;
+    kv_match m = kv_tree_match(c->tree, salt, ids, n);
+    block_id tails[KV_MAX_GROUPS];
+    for (int g = 0; m.rows && g < c->n_groups; g++) kv_tree_blocks(c->tree, m.next, g, m.n_blocks, 1, &tails[g]);
+    status ignored = STATUS_INIT; /* without memory for a node the sequence goes by itself */
+    if (kv_tree_lock(c->tree, salt, &m, priority, &s->node, &ignored)) return 0;
+    s->n_shared = m.n_blocks;
+    s->len = m.n_blocks * c->block_tokens;
+    for (int g = 0; g < c->n_groups; g++) hold_path(s, g, m.n_blocks, s->len);
+    if (m.rows) copy_matched_rows(s, tails, m.rows);
+    return s->len;
+}
+
+int64_t kv_cache_match(const kv_cache *c, uint64_t salt, const int32_t *ids, int64_t n)
+{
+    if (!c->tree) return 0;
+    kv_match m = kv_tree_match(c->tree, salt, ids, n);
+    return m.n_blocks * c->block_tokens + m.rows;
+}
+
+/* The tree's blocks take the place of the sequence's own where they differ: the same tokens, the same bytes. */
+static void adopt(kv_seq *s, int group, int64_t first, int64_t n, const block_id *ids)
+{
+    seq_group *sg = &s->groups[group];
+    for (int64_t i = 0; i < n; i++) {
+        block_id *own = &sg->table[first + i];
+        if (*own == BLOCK_NONE || ids[i] == *own) continue;
+        kv_hold(s->cache, group, ids[i]);
+        kv_release(s->cache, group, own, 1, false);
+        *own = ids[i];
+    }
+}
+
+#define SHARE_AT_ONCE 64 /* blocks: a step's chunk makes 32 of the default size */
+
+void kv_seq_share(kv_seq *s, const int32_t *ids)
+{
+    kv_cache *c = s->cache;
+    int64_t full = s->len / c->block_tokens;
+    while (s->node && s->n_shared < full) {
+        int64_t first = s->n_shared, n = full - first < SHARE_AT_ONCE ? full - first : SHARE_AT_ONCE;
+        block_id copies[KV_MAX_GROUPS][SHARE_AT_ONCE], *blocks[KV_MAX_GROUPS];
+        for (int g = 0; g < c->n_groups; g++) {
+            blocks[g] = copies[g];
+            for (int64_t i = 0; i < n; i++) copies[g][i] = s->groups[g].table[first + i];
+        }
+        status ignored = STATUS_INIT; /* without memory for a node the sequence goes on by itself */
+        if (kv_tree_insert(c->tree, &s->node, ids + first * c->block_tokens, n, blocks, &ignored)) return;
+        for (int g = 0; g < c->n_groups; g++) adopt(s, g, first, n, copies[g]);
+        s->n_shared += n;
+    }
+}
+
+int kv_seq_copy(kv_seq *to, const kv_seq *from, int64_t n, status *st)
+{
+    kv_cache *c = from->cache;
+    int rest = (int)(n % c->block_tokens);
+    assert(to->cache == c && to != from && to->len == 0 && to->n_drafts == 0);
+    if (kv_check_cut(from, n, st)) return st->code;
+    for (int g = 0; rest && g < c->n_groups; g++)
+        if (kv_cache_available(c, g) == 0) return kv_no_blocks(c, g, 1, st);
+    kv_seq_leave_tree(to);
+    to->salt = from->salt;
+    if (from->node) {
+        to->node = kv_tree_lock_prefix(c->tree, from->node, n / c->block_tokens);
+        to->n_shared = kv_node_blocks(to->node);
+    }
+    for (int g = 0; n && g < c->n_groups; g++) {
+        const seq_group *source = &from->groups[g];
+        seq_group *sg = &to->groups[g];
+        uint32_t n_full = (uint32_t)(n / c->block_tokens);
+        sg->first = source->first < n_full ? source->first : n_full;
+        for (sg->n = sg->first; sg->n < n_full; sg->n++) {
+            sg->table[sg->n] = source->table[sg->n];
+            kv_hold(c, g, sg->table[sg->n]);
+        }
+        if (rest) copy_tail(to, g, source->table[n_full], rest);
+    }
+    to->len = n;
+    return ST_OK;
+}
+
+int kv_seq_fork(kv_seq **out, const kv_seq *s, int64_t n, status *st)
+{
+    kv_seq *f;
+    if (kv_seq_new(&f, s->cache, st)) return st->code;
+    if (kv_seq_copy(f, s, n, st)) return kv_seq_free(f), st->code;
+    *out = f;
+    return ST_OK;
+}

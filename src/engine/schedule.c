@@ -1,0 +1,166 @@
+#include "engine/schedule.h"
+
+#include "engine/engine_state.h"
+#include "engine/session.h"
+
+static int64_t lesser(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static bool has_room(const engine *e, const session *s, int n)
+{
+    for (int g = 0; g < kv_cache_n_groups(e->cache); g++)
+        if (kv_seq_append_needs(s->seq, g, n) > kv_cache_available(e->cache, g)) return false;
+    return true;
+}
+
+/* Blocks for all tokens so far, and one over for each of the others. */
+static bool fits(const engine *e, const session *s)
+{
+    for (int g = 0; g < kv_cache_n_groups(e->cache); g++)
+        if (kv_seq_needs(s->seq, g, s->n_ids) + (uint64_t)e->n_running - 1 > kv_cache_available(e->cache, g))
+            return false;
+    return true;
+}
+
+static session *last_running(const engine *e)
+{
+    session *last = NULL;
+    for (session *s = e->sessions; s; s = s->next)
+        if (s->running) last = s;
+    return last;
+}
+
+/* Room for n rows of a running session, at the cost of those behind it. False when s itself had to wait or failed. */
+static bool make_room(engine *e, session *s, int n)
+{
+    while (!has_room(e, s, n)) {
+        session *victim = last_running(e);
+        if (victim != s || e->n_running > 1) {
+            session_preempt(victim);
+            if (victim == s) return false;
+        } else if (e->n_pins) {
+            engine_unpin(e, UNPIN_ALL);
+        } else {
+            status st = STATUS_INIT;
+            kv_seq_append(s->seq, n, &st); /* says what is short */
+            session_fail(s, &st);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Puts the next tokens of a running session into the batch, at most `most`; returns how many. */
+static int add_session(engine *e, session *s, int64_t most)
+{
+    int64_t pending = session_pending(s);
+    int n = (int)lesser(pending, most);
+    bool all_logits = s->params.prompt_logprobs && s->n_reported < s->n_prompt;
+    status st = STATUS_INIT;
+    if (n == 0 || !make_room(e, s, n)) return 0;
+    session_admitted(s);
+    e->owners[e->n_seqs] = s;
+    if (engine_add_rows(e, s->seq, s->ids + kv_seq_len(s->seq), n, all_logits, &st)) return session_fail(s, &st), 0;
+    e->rows[e->n_rows - 1].wants_logits |= n == pending;
+    return n;
+}
+
+/* A running session computes more of s's prompt than the cache has: worth waiting for. */
+static bool prefix_is_coming(const engine *e, const session *s, int64_t cached)
+{
+    int64_t b = kv_cache_block_tokens(e->cache);
+    if (!kv_cache_tree(e->cache) || s->params.prompt_logprobs) return false;
+    for (const session *r = e->sessions; r; r = r->next) {
+        if (!r->running || session_pending(r) <= 1 || r->params.salt != s->params.salt) continue;
+        int64_t same = 0, most = lesser(s->n_ids - 1, r->n_ids);
+        while (same < most && r->ids[same] == s->ids[same]) same++;
+        if (same / b * b > cached) return true;
+    }
+    return false;
+}
+
+/* Blocks for the longest that every running session, and s, may become. */
+static bool fits_reserved(const engine *e, const session *s)
+{
+    for (int g = 0; g < kv_cache_n_groups(e->cache); g++) {
+        uint64_t sum = 0;
+        for (const session *r = e->sessions; r; r = r->next)
+            if (r->running || r == s) sum += kv_cache_blocks(e->cache, g, session_longest(r));
+        if (sum > pool_count(kv_cache_pool(e->cache, g)).total) return false;
+    }
+    return true;
+}
+
+/* Whether s, waiting, could enter now without a look at its prefix: a bound that needs no change. */
+static bool may_fit(const engine *e, const session *s, int64_t cached)
+{
+    for (int g = 0; g < kv_cache_n_groups(e->cache); g++)
+        if (kv_cache_blocks(e->cache, g, s->n_ids) >
+            (uint64_t)kv_cache_available(e->cache, g) + (uint64_t)cached / (uint64_t)kv_cache_block_tokens(e->cache))
+            return false;
+    return true;
+}
+
+static bool try_to_enter(engine *e, session *s, int64_t cached)
+{
+    if (e->reserve && !fits_reserved(e, s)) return false;
+    if (!may_fit(e, s, cached)) return false;
+    session_admit(s);
+    if (fits(e, s)) return true;
+    session_withdraw(s);
+    return false;
+}
+
+/* Into the batch, from sessions of lower priority if need be; alone, with the pins' blocks too. */
+static bool admit(engine *e, session *s, int64_t cached)
+{
+    for (;;) {
+        if (e->n_running < e->max_running && try_to_enter(e, s, cached)) return true;
+        session *victim = last_running(e);
+        if (victim && victim->params.priority < s->params.priority) session_preempt(victim);
+        else if (!victim && e->n_pins) engine_unpin(e, UNPIN_ALL);
+        else break;
+    }
+    if (e->n_running) return false;
+    status st = STATUS_INIT; /* nobody else holds a block */
+    status_set(&st, ST_LIMIT, STATUS_NO_POS,
+               "a sequence of %lld tokens can't fit into the KV cache, which holds %llu tokens; raise --kv-memory",
+               (long long)s->n_ids, (unsigned long long)kv_cache_capacity_tokens(e->cache));
+    session_fail(s, &st);
+    return false;
+}
+
+static void end_late_ones(engine *e, int64_t now_ns)
+{
+    for (session *s = e->sessions; s; s = s->next)
+        if (session_active(s) && s->deadline_ns && now_ns >= s->deadline_ns) session_expire(s);
+}
+
+/* Whether a waiting session runs now; *blocked: those behind it have to wait as well. */
+static bool enters(engine *e, session *s, int rows_left, bool *blocked)
+{
+    if (s->leader || rows_left == 0 || *blocked) return false;
+    int64_t cached = session_cached(s);
+    if (prefix_is_coming(e, s, cached)) return false;
+    if (admit(e, s, cached)) return true;
+    *blocked = session_active(s);
+    return false;
+}
+
+void schedule_step(engine *e, int64_t now_ns)
+{
+    end_late_ones(e, now_ns);
+    engine_unpin(e, now_ns);
+    e->n_rows = e->n_seqs = e->n_decoding = 0;
+    for (const session *s = e->sessions; s; s = s->next) e->n_decoding += s->running && session_pending(s) == 1;
+    int left = pace_rows(&e->pace, e->n_decoding, e->chunk - e->n_decoding);
+    e->stats.chunk = left;
+    bool blocked = false;
+    for (session *s = e->sessions; s; s = s->next) {
+        if (!session_active(s)) continue;
+        if (s->running && session_pending(s) == 1) add_session(e, s, 1);
+        else if (s->running || enters(e, s, left, &blocked)) left -= add_session(e, s, left);
+    }
+}

@@ -1,0 +1,150 @@
+#include <assert.h>
+#include <float.h>
+#include <math.h>
+
+#include "base/clock.h"
+#include "engine/engine_state.h"
+#include "engine/schedule.h"
+#include "engine/session.h"
+
+/* Puts the next n tokens of a sequence into the batch, with room for them in the cache. */
+int engine_add_rows(engine *e, kv_seq *seq, const int32_t *ids, int n, bool all_logits, status *st)
+{
+    int64_t at = kv_seq_len(seq);
+    if (kv_seq_append(seq, n, st)) return st->code;
+    for (int i = 0; i < n; i++)
+        e->rows[e->n_rows++] = (batch_row){.token = ids[i], .seq = e->n_seqs, .position = at + i, .slot = at + i,
+                                           .wants_logits = all_logits};
+    e->old_len[e->n_seqs] = at;
+    e->seqs[e->n_seqs++] = seq;
+    return ST_OK;
+}
+
+/* A damaged weight makes every number that depends on it infinite or none; what is drawn from such logits means
+ * nothing. */
+static int check_logits(const engine *e, int row, const float *logits, status *st)
+{
+    bool finite = true;
+    for (int i = 0; i < e->model->params.n_vocab; i++) finite &= fabsf(logits[i]) <= FLT_MAX;
+    if (finite) return ST_OK;
+    return status_set(st, ST_FORMAT, STATUS_NO_POS,
+                      "the logits at position %lld are not all finite numbers: the model's weights are damaged; "
+                      "get the file again",
+                      (long long)e->rows[row].position);
+}
+
+/* The first logits of a session are those of its forks as well. */
+static void take_first_logits(session *leader, const float *logits)
+{
+    for (session *f = leader->e->sessions; f; f = f->next) {
+        if (f->leader != leader || !session_active(f)) continue;
+        f->leader = NULL;
+        f->forked_from = leader;
+        session_take_logits(f, logits);
+    }
+}
+
+static void take_logits(void *user, int row, const float *logits)
+{
+    engine *e = user;
+    session *s = e->owners[e->rows[row].seq];
+    int64_t slot = e->rows[row].slot;
+    status st = STATUS_INIT;
+    if (!session_active(s)) return; /* another session's callback may have cancelled it */
+    if (check_logits(e, row, logits, &st)) {
+        session_fail(s, &st);
+    } else if (slot + 1 < s->n_ids) {
+        session_report_prompt(s, slot, logits);
+    } else {
+        if (s->stats.generated_tokens == 0) take_first_logits(s, logits);
+        if (session_active(s)) session_take_logits(s, logits);
+    }
+}
+
+static void take_back(engine *e)
+{
+    status ignored = STATUS_INIT; /* rows that were just appended can always be taken back */
+    for (int i = 0; i < e->n_seqs; i++) kv_seq_truncate(e->seqs[i], e->old_len[i], &ignored);
+}
+
+static int run_batch(engine *e, const forward_io *io, status *st)
+{
+    batch b = {e->rows, e->n_rows, e->seqs, e->n_seqs};
+    if (forward_run(e->forward, &b, io, st) == ST_OK) return ST_OK;
+    take_back(e);
+    return st->code;
+}
+
+static void end_finished(engine *e)
+{
+    for (session *s = e->sessions; s; s = s->next)
+        if (s->begun && !session_active(s)) session_end(s);
+}
+
+static void tell_progress(session *s)
+{
+    int64_t left = s->n_prompt - kv_seq_len(s->seq), done = s->pending_at_start - (left > 0 ? left : 0);
+    if (!session_active(s) || done <= s->progress) return;
+    s->progress = done;
+    if (s->cb.on_progress) s->cb.on_progress(s->cb.user, done, s->pending_at_start);
+}
+
+int engine_step(engine *e, status *st)
+{
+    end_finished(e);
+    int64_t start = clock_ns();
+    schedule_step(e, start);
+    int n = e->n_seqs, rc = ST_OK;
+    if (e->n_rows) {
+        forward_io io = {.layer_end = e->model->params.n_layers, .on_logits = take_logits, .user = e};
+        rc = run_batch(e, &io, st);
+        if (!rc) pace_learn(&e->pace, e->n_decoding, e->n_rows - e->n_decoding, (double)(clock_ns() - start) * 1e-9);
+        e->stats.steps++;
+        e->stats.computed_rows += (uint64_t)e->n_rows;
+    }
+    for (int i = 0; i < n; i++) {
+        if (rc) session_fail(e->owners[i], st);
+        else if (session_finish(e->owners[i]) != FINISH_ERROR) kv_seq_share(e->owners[i]->seq, e->owners[i]->ids);
+        tell_progress(e->owners[i]);
+    }
+    for (session *s = e->sessions; s; s = s->next)
+        if (s->forked_from) session_join_leader(s);
+    end_finished(e);
+    return rc;
+}
+
+typedef struct feed_job {
+    engine *e;
+    feed_logits_fn *on_logits;
+    void *user;
+    status st; /* of the first row whose logits are none */
+} feed_job;
+
+static void feed_row(void *user, int row, const float *logits)
+{
+    feed_job *j = user;
+    const batch_row *r = &j->e->rows[row];
+    if (j->st.code == ST_OK && check_logits(j->e, row, logits, &j->st) == ST_OK)
+        j->on_logits(j->user, r->seq, r->position, logits);
+}
+
+int engine_feed(engine *e, const feed *feeds, int n_feeds, feed_logits_fn *on_logits, void *user, status *st)
+{
+    assert(n_feeds >= 1 && n_feeds <= e->max_running);
+    e->n_rows = e->n_seqs = 0;
+    for (int i = 0; i < n_feeds; i++) {
+        assert(feeds[i].n >= 1 && e->n_rows + feeds[i].n <= e->chunk);
+        if (engine_add_rows(e, feeds[i].seq, feeds[i].ids, feeds[i].n, feeds[i].all_logits, st)) {
+            take_back(e);
+            return st->code;
+        }
+        e->rows[e->n_rows - 1].wants_logits = true;
+    }
+    feed_job j = {e, on_logits, user, STATUS_INIT};
+    forward_io io = {.layer_end = e->model->params.n_layers, .on_logits = on_logits ? feed_row : NULL, .user = &j};
+    if (run_batch(e, &io, st)) return st->code;
+    if (j.st.code == ST_OK) return ST_OK;
+    take_back(e);
+    *st = j.st;
+    return st->code;
+}
