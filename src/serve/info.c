@@ -5,7 +5,7 @@
 #include "serve/http.h"
 #include "serve/metrics_text.h"
 
-static const char json_type[] = "application/json";
+static const char content_type[] = "application/json";
 
 static void model_json(strbuf *b, const served_model *m)
 {
@@ -22,7 +22,7 @@ enum MHD_Result handle_models(exchange *x)
     strbuf_puts(&b, "{\"object\":\"list\",\"data\":[");
     model_json(&b, &x->s->model);
     strbuf_puts(&b, "]}");
-    return http_reply(x, 200, json_type, &b);
+    return http_reply(x, 200, content_type, &b);
 }
 
 enum MHD_Result handle_model(exchange *x)
@@ -36,7 +36,7 @@ enum MHD_Result handle_model(exchange *x)
     strbuf b;
     strbuf_init(&b, 0);
     model_json(&b, m);
-    return http_reply(x, 200, json_type, &b);
+    return http_reply(x, 200, content_type, &b);
 }
 
 /* An optional boolean of the object. */
@@ -127,7 +127,7 @@ static enum MHD_Result convert(exchange *x, int (*fn)(strbuf *, const json_t *, 
     json_t *o = request_object(strbuf_cstr(&x->body), x->body.n_bytes, &e);
     int rc = o ? fn(&b, o, &x->s->model, &e) : e.http_status;
     json_decref(o);
-    if (rc == 0) return http_reply(x, 200, json_type, &b);
+    if (rc == 0) return http_reply(x, 200, content_type, &b);
     strbuf_deinit(&b);
     return http_error(x, &e);
 }
@@ -147,7 +147,7 @@ static enum MHD_Result say(exchange *x, int code, const char *text)
     strbuf b;
     strbuf_init(&b, 0);
     strbuf_printf(&b, "{\"status\":\"%s\"}", text);
-    return http_reply(x, code, json_type, &b);
+    return http_reply(x, code, content_type, &b);
 }
 
 enum MHD_Result handle_health(exchange *x)
