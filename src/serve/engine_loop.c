@@ -304,6 +304,7 @@ static void publish(engine_loop *l, const engine_stats *s)
     const kv_cache *c = engine_cache(l->e);
     g.n_groups = kv_cache_n_groups(c);
     for (int i = 0; i < g.n_groups; i++) g.blocks[i] = pool_count(kv_cache_pool(c, i));
+    if (kv_cache_tree(c)) g.tree = kv_tree_count(kv_cache_tree(c));
     metrics_publish(l->figures, &g);
 }
 

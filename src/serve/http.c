@@ -156,9 +156,11 @@ static enum MHD_Result exchange_begin(server *s, struct MHD_Connection *connecti
     strbuf_init(&x->out, 0);
     *state = x;
     x->route = find_route(url);
-    api_error e;
     if (s->config.cors_origin && strcmp(method, "OPTIONS") == 0) return preflight(x);
-    return check_head(x, method, &e) ? http_error(x, &e) : MHD_YES;
+    if (!check_head(x, method, &x->refused)) return MHD_YES;
+    /* A response before the body ends the connection, which spares the body. */
+    bool has_body = header(x, "Content-Length") || header(x, "Transfer-Encoding");
+    return has_body ? http_error(x, &x->refused) : MHD_YES;
 }
 
 /* libmicrohttpd takes no response in the middle of a body, and a body without a stated length may never end: the
@@ -190,6 +192,7 @@ static enum MHD_Result exchange_handle(exchange *x)
 {
     api_error e;
     if (!x->job && x->watched) watch_answering(x->s->watch, x->watched, NULL);
+    if (x->refused.http_status) return http_error(x, &x->refused);
     if (!x->job && check_state(x, &e)) return http_error(x, &e);
     return x->route->handle(x);
 }

@@ -43,6 +43,7 @@ typedef struct exchange {
     watched *watched; /* NULL: not watched */
     const struct route *route;
     const char *path;
+    api_error refused; /* seen in the headers, told when the request is whole */
     strbuf body;
     job *job;
     /* A stream. */

@@ -25,6 +25,17 @@ static void group_json(strbuf *out, const kv_cache *c, int group)
                   n.in_use, n.in_flight, (unsigned long long)kv_cache_copied_rows(c, group));
 }
 
+static void tree_json(strbuf *out, const kv_tree *t)
+{
+    kv_tree_counts n = kv_tree_count(t);
+    strbuf_printf(out,
+                  "{\"policy\":\"%s\",\"nodes\":%llu,\"blocks\":%llu,\"bytes\":%llu,\"inserted\":%llu,"
+                  "\"evicted\":%llu,\"evicted_behind\":%llu}",
+                  kv_tree_policy(t), (unsigned long long)n.nodes, (unsigned long long)n.blocks,
+                  (unsigned long long)n.bytes, (unsigned long long)n.inserted, (unsigned long long)n.evicted,
+                  (unsigned long long)n.evicted_behind);
+}
+
 static void sequence_json(strbuf *out, const job *j, const choice *c, bool first)
 {
     session_stats s = session_get_stats(c->session);
@@ -47,7 +58,10 @@ void kv_json(strbuf *out, const engine *e, const job *running)
                   kv_cache_format(c)->name, kv_cache_block_tokens(c), (unsigned long long)kv_cache_bytes(c),
                   (unsigned long long)kv_cache_capacity_tokens(c), engine_context(e));
     for (int g = 0; g < kv_cache_n_groups(c); g++) group_json(out, c, g);
-    strbuf_puts(out, "],\"sequences\":[");
+    strbuf_puts(out, "],\"tree\":");
+    if (kv_cache_tree(c)) tree_json(out, kv_cache_tree(c));
+    else strbuf_puts(out, "null");
+    strbuf_puts(out, ",\"sequences\":[");
     for (const job *j = running; j; j = j->next)
         for (size_t i = 0; i < j->n_choices; i++) {
             if (!j->choices[i].session) continue;

@@ -41,6 +41,7 @@ typedef struct metrics_gauges {
     engine_stats engine;
     int n_groups;
     pool_counts blocks[KV_MAX_GROUPS];
+    kv_tree_counts tree;
 } metrics_gauges;
 
 #define METRICS_FINISHES (FINISH_ERROR + 1)

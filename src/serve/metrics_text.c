@@ -147,14 +147,25 @@ static void blocks(const page *p, const metrics_gauges *g)
     one(p, "gauge", &usage, most);
 }
 
-void metrics_text(strbuf *out, const metrics_values *v, const char *model, bool vllm, bool ready)
+static void tree(const page *p, const kv_tree_counts *c)
+{
+    one(p, "gauge", &(family){"kvasir_tree_nodes", NULL, "Nodes of the radix tree."}, (double)c->nodes);
+    one(p, "gauge", &(family){"kvasir_tree_blocks", NULL, "Blocks that the radix tree holds."}, (double)c->blocks);
+    one(p, "gauge", &(family){"kvasir_tree_bytes", NULL, "Memory of the radix tree itself."}, (double)c->bytes);
+    one(p, "counter", &(family){"kvasir_tree_inserted_blocks_total", NULL, "Blocks that entered the radix tree."},
+        (double)c->inserted);
+    one(p, "counter", &(family){"kvasir_tree_evicted_blocks_total", NULL, "Blocks that left it to make room."},
+        (double)c->evicted);
+}
+
+void metrics_text(strbuf *out, const metrics_values *v, const char *model_name, bool vllm, bool ready)
 {
     page p = {.out = out, .vllm = vllm};
     const metrics_gauges *g = &v->gauges;
     strbuf_init(&p.labels, 0);
     if (vllm) {
         strbuf_puts(&p.labels, "model_name=");
-        strbuf_json(&p.labels, model, strlen(model));
+        strbuf_json(&p.labels, model_name, strlen(model_name));
     }
     one(&p, "gauge", &(family){"kvasir_ready", NULL, "Whether requests are taken."}, ready);
     one(&p, "gauge", &(family){"kvasir_requests_running", "vllm:num_requests_running", "Answers in the batch."},
@@ -164,6 +175,7 @@ void metrics_text(strbuf *out, const metrics_values *v, const char *model, bool 
     one(&p, "gauge", &(family){"kvasir_chunk_rows", NULL, "Tokens that a step takes from prompts at most, now."},
         g->engine.chunk);
     blocks(&p, g);
+    tree(&p, &g->tree);
     counters(&p, &g->engine);
     finishes(&p, v);
     responses(&p, v);

@@ -6,6 +6,6 @@
 #include "serve/metrics.h"
 
 /* vllm: families that vLLM has too go by its names, with its label model_name; the others keep theirs. */
-void metrics_text(strbuf *out, const metrics_values *v, const char *model, bool vllm, bool ready);
+void metrics_text(strbuf *out, const metrics_values *v, const char *model_name, bool vllm, bool ready);
 
 #endif

@@ -72,7 +72,7 @@ static int read_number(const field *f, const json_t *v, double *x, api_error *e)
 
 static int read_float(request *r, const field *f, const json_t *v, api_error *e)
 {
-    double x;
+    double x = 0;
     if (read_number(f, v, &x, e)) return e->http_status;
     *(float *)at(r, f) = (float)x;
     return 0;
@@ -185,7 +185,7 @@ static int read_bias(request *r, const field *f, const json_t *v, api_error *e)
         if (*key < '0' || *key > '9' || *end || id >= r->n_vocab)
             return api_error_set(e, 400, "invalid_value", f->name, "'%.40s' is no token id: the vocabulary has %d", key,
                                  r->n_vocab);
-        double b;
+        double b = 0;
         if (read_number(f, x, &b, e)) return e->http_status;
         bias[r->params.sampling.n_bias++] = (logit_bias){(int32_t)id, (float)b};
     }
@@ -278,6 +278,7 @@ static const field fields[] = {
     {"parse_special", IN_COMPLETION, read_bool, PLACE(parse_special), 0, 0},
     {"priority", IN_BOTH, read_int, PLACE(params.priority), INT32_MIN, INT32_MAX},
     {"cache_salt", IN_BOTH, read_salt, 0, 0, 0},
+    {"cache_pin", IN_BOTH, read_double, PLACE(params.pin_s), 0, PIN_MAX_SECONDS},
     {"timeout", IN_BOTH, read_double, PLACE(params.deadline_s), 0.001, 1e6},
     {"response_format", IN_CHAT, read_response_format, 0, 0, 0},
     {"tools", IN_CHAT, read_unsupported, 0, 0, 0},
