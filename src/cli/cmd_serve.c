@@ -168,9 +168,11 @@ static int serve(serving *s, const args *a, status *st)
                       .chat_template = s->chat_template.n_bytes ? strbuf_cstr(&s->chat_template)
                                                                 : s->r.m->chat_template,
                       .max_choices = (int)(args_int(a, "parallel") + args_int(a, "queue"))};
-    print_start(s, a, name);
-    atomic_store(&s->loaded, true);
-    server_run(s->server, s->r.e, &m, st);
+    if (server_open(s->server, s->r.e, &m, st) == ST_OK) {
+        print_start(s, a, name);
+        atomic_store(&s->loaded, true);
+        server_run(s->server);
+    }
     server_free(s->server);
     s->server = NULL;
     mem_free(name);

@@ -130,16 +130,20 @@ static void flush(server *s)
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
 }
 
-int server_run(server *s, engine *e, const server_model *m, status *st)
+int server_open(server *s, engine *e, const server_model *m, status *st)
 {
     if (fill_model(s, e, m, st) || engine_loop_new(&s->loop, e, &s->model, &s->figures, s->config.log, st)) return st->code;
     pthread_mutex_lock(&s->lock);
     if (s->drain_asked) engine_loop_drain(s->loop, s->drain_s);
     atomic_store(&s->state, s->drain_asked ? SERVER_DRAINING : SERVER_READY);
     pthread_mutex_unlock(&s->lock);
+    return ST_OK;
+}
+
+void server_run(server *s)
+{
     engine_loop_run(s->loop);
     flush(s);
-    return ST_OK;
 }
 
 void server_drain(server *s, double timeout_s)

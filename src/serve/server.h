@@ -3,6 +3,7 @@
  * Owns: the listening socket, the HTTP thread, the watch's thread. Borrows: engine, model, template's text.
  *
  *      server_new ---- listens; everything but /health and /metrics is 503
+ *      server_open --- requests are taken, and wait
  *      server_run ---- the caller's thread becomes the engine's --> 200
  *      server_drain -- no new requests; those at work go on, for a time; server_run returns
  *      server_free
@@ -13,7 +14,7 @@
  * V1 A connection without anything to send or receive costs no time: it is suspended, and resumed when there is.
  * V2 Answers depend on the requests alone, not on other clients (N1).
  * V3 Nothing is printed: lines for the operator go to the log.
- * Threads: new, run and free by one thread; drain by any.
+ * Threads: new, open, run and free by one thread; drain by any.
  */
 #ifndef KVASIR_SERVE_SERVER_H
 #define KVASIR_SERVE_SERVER_H
@@ -48,8 +49,9 @@ server_config server_defaults(void);
 /* The texts of c outlive the server. ST_IO when the address can't be listened on. */
 int server_new(server **out, const server_config *c, status *st);
 int server_port(const server *s);
-/* Until drained. ST_FORMAT, ST_UNSUPPORTED: of the template. */
-int server_run(server *s, engine *e, const server_model *m, status *st);
+/* Ready from now on. ST_FORMAT, ST_UNSUPPORTED: of the template. */
+int server_open(server *s, engine *e, const server_model *m, status *st);
+void server_run(server *s); /* until drained */
 /* Also before run, which then returns at once. A second call can only shorten the time. */
 void server_drain(server *s, double timeout_s);
 void server_free(server *s); /* NULL is fine */
