@@ -117,6 +117,7 @@ def soak(n_requests, program=KVASIR):
         s.idle()
         metrics = s.metrics()
         assert metrics["kvasir_preemptions_total"] > 0
+        assert s.get("/v1/kv?audit=1").json["audit"] == "clean"
         assert resident_kib(s) < early * 1.1 + 8192
         assert s.get("/v1/kv?audit=1").json["audit"] == "clean"
         assert s.stop() == 0
