@@ -68,7 +68,9 @@ static int add_request(trace *t, const json_t *request, const char *time_name, u
     if (!json_is_array(ids)) return bad(st, "a request needs hash_ids, an array");
     if (json_array_size(ids) > UINT32_MAX) return bad(st, "hash_ids has too many elements");
     if (time && !json_is_number(time)) return status_set(st, ST_FORMAT, STATUS_NO_POS, "%s is no number", time_name);
-    if (reserve((void **)&t->requests, &t->requests_cap, t->n_requests, sizeof *t->requests, st)) return st->code;
+    if (reserve((void **)&t->requests, &t->requests_cap, t->n_requests, sizeof *t->requests, st) ||
+        reserve((void **)&t->blocks, &t->blocks_cap, t->n_blocks, sizeof *t->blocks, st)) /* also when it has none */
+        return st->code;
     double before = t->n_requests ? t->requests[t->n_requests - 1].time : 0;
     trace_request r = {.time = time ? json_number_value(time) : before,
                        .salt = salt,

@@ -50,9 +50,8 @@ static int read_lines(line_reader *r, gzFile file, status *st)
     errno = 0;
     while ((n = gzread(file, chunk, sizeof chunk)) > 0)
         if (take_chunk(r, chunk, (size_t)n, st)) return st->code;
-    if (n == 0 && r->line.n_bytes && end_line(r, st)) return st->code;
     const char *text = gzerror(file, &error);
-    if (error == Z_OK || error == Z_STREAM_END) return ST_OK;
+    if (error == Z_OK || error == Z_STREAM_END) return r->line.n_bytes ? end_line(r, st) : ST_OK;
     if (error == Z_ERRNO) return status_set(st, ST_IO, STATUS_NO_POS, "it can't be read: %s", strerror(errno));
     if (error == Z_BUF_ERROR) text = "it ends in the middle of the compressed data";
     return status_set(st, ST_FORMAT, r->number + 1, "after line %llu: %s", (unsigned long long)r->number, text);
