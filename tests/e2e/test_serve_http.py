@@ -218,7 +218,7 @@ def test_cors():
 
 
 def test_draining():
-    s = Server("--ctx", 2048, "--kv-memory", "1G")
+    s = Server("--ctx", 2048, "--kv-memory", "1G", "--drain-timeout", 120)
     finishing = s.open("/v1/completions", {**LONG, "max_tokens": 600, "stream": True})
     finishing.recv(500)
     s.process.send_signal(signal.SIGTERM)
@@ -230,7 +230,7 @@ def test_draining():
     assert refused.status == 503 and refused.json["error"]["code"] == "shutting_down" and refused.headers["Retry-After"]
     rest = read_all(finishing)
     assert b'"finish_reason":"length"' in rest and b"[DONE]" in rest
-    assert s.process.wait(30) == 0 and "waiting for those at work" in s.log()
+    assert s.process.wait(60) == 0 and "waiting for those at work" in s.log()
 
 
 def test_a_drain_that_takes_too_long_is_cut_off():
