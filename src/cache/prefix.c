@@ -29,26 +29,30 @@ static void hold_path(kv_seq *s, int group, int64_t n_blocks, int64_t n)
     for (uint32_t i = sg->first; i < sg->n; i++) kv_hold(s->cache, group, sg->table[i]);
 }
 
-/* The first rows of a block that others hold or the tree has, into a new tail. The source is held meanwhile: making
- * room may evict it. */
+/* The first rows of a block that somebody holds, into a new tail. */
 static void copy_tail(kv_seq *s, int group, block_id source, int rows)
 {
     seq_group *sg = &s->groups[group];
     pool *p = s->cache->groups[group].pool;
-    kv_hold(s->cache, group, source);
     kv_take(s->cache, group, &sg->table[sg->n], 1);
     kv_copy_rows(s->cache, group, (kv_place){pool_block(p, sg->table[sg->n]), 0},
                  (kv_place){pool_block(p, source), 0}, rows);
-    kv_release(s->cache, group, &source, 1, false);
     sg->n++;
 }
 
-/* One block more in every group, beside one that may be cached itself. */
-static bool room_for_tail(const kv_cache *c)
+/* The matching rows of the block after the full ones, where there is room for them. The sources of all groups are held
+ * meanwhile: making room in one may evict the node of them all. */
+static void copy_matched_rows(kv_seq *s, block_id *sources, int rows)
 {
-    for (int g = 0; g < c->n_groups; g++)
-        if (kv_cache_available(c, g) < 2) return false;
-    return true;
+    kv_cache *c = s->cache;
+    bool room = true;
+    for (int g = 0; g < c->n_groups; g++) {
+        kv_hold(c, g, sources[g]);
+        room &= kv_cache_available(c, g) > 0;
+    }
+    for (int g = 0; room && g < c->n_groups; g++) copy_tail(s, g, sources[g], rows);
+    for (int g = 0; g < c->n_groups; g++) kv_release(c, g, &sources[g], 1, false);
+    if (room) s->len += rows;
 }
 
 int64_t kv_seq_match(kv_seq *s, uint64_t salt, const int32_t *ids, int64_t n, int priority)
@@ -66,10 +70,7 @@ int64_t kv_seq_match(kv_seq *s, uint64_t salt, const int32_t *ids, int64_t n, in
     s->n_shared = m.n_blocks;
     s->len = m.n_blocks * c->block_tokens;
     for (int g = 0; g < c->n_groups; g++) hold_path(s, g, m.n_blocks, s->len);
-    if (m.rows && room_for_tail(c)) {
-        for (int g = 0; g < c->n_groups; g++) copy_tail(s, g, tails[g], m.rows);
-        s->len += m.rows;
-    }
+    if (m.rows) copy_matched_rows(s, tails, m.rows);
     return s->len;
 }
 

@@ -67,7 +67,9 @@ kv_match kv_tree_match(const kv_tree *t, uint64_t salt, const int32_t *ids, int6
  * the highest of those given counts (policy "priority"). The root of the salt is made where it is missing.
  * ST_NOMEM: nothing is locked. */
 int kv_tree_lock(kv_tree *t, uint64_t salt, const kv_match *m, int priority, kv_node **out, status *st);
-void kv_tree_unlock(kv_tree *t, kv_node *n);
+void kv_tree_unlock(kv_tree *t, kv_node *n); /* a use ends: the path is the last used now */
+/* What insert makes has no priority yet (it counts as 0): gives it to the path that ends at n, where it is higher. */
+void kv_tree_prioritize(kv_tree *t, kv_node *n, int priority);
 /* A second lock on the path, as far as n_blocks blocks: on the deepest node that ends there or before. Never fails.
  * Returns that node; kv_node_blocks tells how far it reaches. */
 kv_node *kv_tree_lock_prefix(kv_tree *t, kv_node *locked, int64_t n_blocks);
@@ -97,6 +99,8 @@ void kv_tree_clear(kv_tree *t);
 
 /* The key (T4) of block `index`, counted from the root, on the path that ends at n. */
 void kv_tree_key(const kv_tree *t, const kv_node *n, int64_t index, uint8_t out[32]);
+/* Those of blocks [first, first + count), in one pass over the path. */
+void kv_tree_keys(const kv_tree *t, const kv_node *n, int64_t first, int64_t count, uint8_t (*out)[32]);
 
 typedef struct kv_tree_counts {
     uint64_t nodes, blocks;      /* now */

@@ -88,7 +88,8 @@ typedef struct session_callbacks {
     void (*on_prompt_token)(void *user, const token_event *t);
     /* The answer is over, whatever the reason; once, from engine_step. */
     void (*on_finish)(void *user, finish_reason reason);
-    void (*on_progress)(void *user, int64_t done, int64_t total); /* of the prompt's pending tokens */
+    /* of the prompt's tokens that the cache didn't have; not told again after a preemption */
+    void (*on_progress)(void *user, int64_t done, int64_t total);
     void (*on_drop)(void *user, int64_t n_dropped);               /* OVERFLOW_WINDOW dropped that many tokens */
     void *user;
 } session_callbacks;

@@ -158,6 +158,7 @@ static void begin(session *s)
     s->stats = (session_stats){.prompt_tokens = s->n_prompt};
     s->n_reported = s->params.prompt_logprobs ? 1 : s->n_prompt;
     s->pending_at_start = s->n_prompt;
+    s->progress = 0;
     s->start_ns = clock_ns();
     s->admitted_ns = s->first_ns = 0;
     s->deadline_ns = s->params.deadline_s > 0 ? s->start_ns + (int64_t)(s->params.deadline_s * 1e9) : 0;
@@ -215,7 +216,7 @@ void session_admitted(session *s)
     s->admitted_ns = clock_ns();
     s->stats.queue_s = (double)(s->admitted_ns - s->start_ns) * 1e-9;
     s->stats.reused_tokens = found < s->n_prompt ? found : s->n_prompt;
-    s->pending_at_start = session_pending(s);
+    s->pending_at_start = s->n_prompt - s->stats.reused_tokens;
     stats->prompt_tokens += (uint64_t)s->n_prompt;
     stats->reused_tokens += (uint64_t)s->stats.reused_tokens;
 }

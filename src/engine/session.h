@@ -28,7 +28,7 @@ struct session {
     finish_reason finish; /* FINISH_NONE while it runs */
     status error;
     session_stats stats;
-    int64_t start_ns, admitted_ns, first_ns, pending_at_start;
+    int64_t start_ns, admitted_ns, first_ns, pending_at_start, progress; /* progress: what on_progress was told */
 };
 
 /* Tokens that are not in the cache yet. */

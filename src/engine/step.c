@@ -81,11 +81,12 @@ static void end_finished(engine *e)
         if (s->begun && !session_active(s)) session_end(s);
 }
 
-static void tell_progress(const session *s)
+static void tell_progress(session *s)
 {
-    if (!s->cb.on_progress || !session_active(s) || s->stats.generated_tokens > 1) return;
-    int64_t left = s->stats.generated_tokens ? 0 : session_pending(s);
-    s->cb.on_progress(s->cb.user, s->pending_at_start - left, s->pending_at_start);
+    int64_t left = s->n_prompt - kv_seq_len(s->seq), done = s->pending_at_start - (left > 0 ? left : 0);
+    if (!session_active(s) || done <= s->progress) return;
+    s->progress = done;
+    if (s->cb.on_progress) s->cb.on_progress(s->cb.user, done, s->pending_at_start);
 }
 
 int engine_step(engine *e, status *st)

@@ -65,9 +65,9 @@ static void test_references(void **state)
     uint32_t held[3] = {0};
     held[a] = 2, held[b] = 1;
     audit(p, held);
-    pool_unref(p, a, false);
+    pool_unref(p, a);
     assert_int_equal(pool_state(p, a), BLOCK_IN_USE);
-    pool_unref(p, a, false);
+    pool_unref(p, a);
     assert_int_equal(pool_state(p, a), BLOCK_FREE);
     assert_counts(p, 2, 0, 1, 0);
     assert_int_equal(pool_take(p), a); /* last freed, first taken */
@@ -80,7 +80,11 @@ static void test_cached(void **state)
     pool *p = make(64, 2);
     block_id a = pool_take(p), b = pool_take(p);
     memset(pool_block(p, a), 7, 64);
-    pool_unref(p, a, true);
+    assert_false(pool_kept(p, a));
+    pool_keep(p, a);
+    assert_true(pool_kept(p, a));
+    assert_counts(p, 0, 0, 2, 0);
+    pool_unref(p, a);
     assert_int_equal(pool_state(p, a), BLOCK_CACHED);
     assert_counts(p, 0, 1, 1, 0);
     assert_int_equal(pool_take(p), BLOCK_NONE); /* cached blocks are not for the taking */
@@ -88,11 +92,17 @@ static void test_cached(void **state)
     assert_int_equal(pool_refs(p, a), 1);
     assert_int_equal(pool_block(p, a)[63], 7);
     assert_counts(p, 0, 0, 2, 0);
-    pool_unref(p, a, true);
-    pool_evict(p, a);
+    pool_unref(p, a);
+    pool_drop(p, a);
+    assert_false(pool_kept(p, a));
     assert_counts(p, 1, 0, 1, 0);
     assert_int_equal(pool_take(p), a);
-    pool_unref(p, b, false);
+    pool_keep(p, a);
+    pool_drop(p, a); /* dropped while in use, it lives on until its last unref */
+    assert_counts(p, 0, 0, 2, 0);
+    pool_unref(p, a);
+    assert_counts(p, 1, 0, 1, 0);
+    pool_unref(p, b);
     pool_free(p);
 }
 
@@ -109,14 +119,15 @@ static void test_moves(void **state)
     assert_int_equal(pool_location(p, a).ready, BLOCK_LOADING);
     assert_counts(p, 0, 0, 1, 1);
     pool_ref(p, a); /* holders come and go while it moves */
-    pool_unref(p, a, false);
+    pool_unref(p, a);
     assert_int_equal(pool_state(p, a), BLOCK_IN_FLIGHT);
     pool_end_move(p, a);
     assert_int_equal(pool_state(p, a), BLOCK_IN_USE);
     assert_int_equal(pool_location(p, a).ready, BLOCK_READY);
 
+    pool_keep(p, a);
     pool_begin_move(p, a, (block_location){BLOCK_ON_REMOTE, BLOCK_SAVING});
-    pool_unref(p, a, false); /* the last holder leaves: the mover still has the bytes */
+    pool_unref(p, a); /* the last holder leaves: the mover still has the bytes */
     assert_int_equal(pool_state(p, a), BLOCK_IN_FLIGHT);
     assert_int_equal(pool_take(p), BLOCK_NONE);
     pool_end_move(p, a);
@@ -129,6 +140,13 @@ static void test_moves(void **state)
     assert_int_equal(pool_state(p, a), BLOCK_IN_USE);
     assert_int_equal(pool_state(p, b), BLOCK_IN_USE);
     assert_counts(p, 0, 0, 2, 0);
+
+    pool_unref(p, a);
+    pool_begin_move(p, a, (block_location){BLOCK_ON_DISK, BLOCK_SAVING});
+    pool_drop(p, a); /* nobody's any more, but for the mover */
+    assert_counts(p, 0, 0, 1, 1);
+    pool_end_move(p, a);
+    assert_counts(p, 1, 0, 1, 0);
     pool_free(p);
 }
 
@@ -157,11 +175,12 @@ static void test_random_transitions(void **state)
     pool *p = make(64, N);
     uint32_t refs[N] = {0}, seed = 12345;
     block_state states[N];
+    bool kept[N] = {false};
     for (int i = 0; i < N; i++) states[i] = BLOCK_FREE;
     for (int op = 0; op < OPS; op++) {
         seed = seed * 1664525 + 1013904223;
         block_id id = (seed >> 8) % N;
-        bool keep = seed >> 30 & 1, held = states[id] == BLOCK_IN_USE || states[id] == BLOCK_CACHED;
+        bool coin = seed >> 30 & 1, held = states[id] == BLOCK_IN_USE || states[id] == BLOCK_CACHED;
         switch (seed >> 24 & 7) {
         case 0:
         case 1: {
@@ -184,26 +203,29 @@ static void test_random_transitions(void **state)
         case 3:
         case 4:
             if (refs[id] == 0) break;
-            pool_unref(p, id, keep);
-            if (--refs[id] == 0 && states[id] == BLOCK_IN_USE) states[id] = keep ? BLOCK_CACHED : BLOCK_FREE;
+            pool_unref(p, id);
+            if (--refs[id] == 0 && states[id] == BLOCK_IN_USE) states[id] = kept[id] ? BLOCK_CACHED : BLOCK_FREE;
             break;
         case 5:
-            if (states[id] != BLOCK_CACHED) break;
-            pool_evict(p, id);
-            states[id] = BLOCK_FREE;
+            if (states[id] == BLOCK_FREE) break;
+            if (kept[id]) pool_drop(p, id);
+            else pool_keep(p, id);
+            kept[id] = !kept[id];
+            if (states[id] == BLOCK_CACHED) states[id] = BLOCK_FREE;
             break;
         case 6:
             if (!held) break;
-            pool_begin_move(p, id, (block_location){BLOCK_ON_DISK, keep ? BLOCK_LOADING : BLOCK_SAVING});
+            pool_begin_move(p, id, (block_location){BLOCK_ON_DISK, coin ? BLOCK_LOADING : BLOCK_SAVING});
             states[id] = BLOCK_IN_FLIGHT;
             break;
         case 7:
             if (states[id] != BLOCK_IN_FLIGHT) break;
             pool_end_move(p, id);
-            states[id] = refs[id] ? BLOCK_IN_USE : BLOCK_CACHED;
+            states[id] = refs[id] ? BLOCK_IN_USE : kept[id] ? BLOCK_CACHED : BLOCK_FREE;
             break;
         }
         assert_int_equal(pool_state(p, id), states[id]);
+        assert_int_equal(pool_kept(p, id), kept[id]);
         audit(p, refs);
     }
     pool_free(p);
@@ -227,7 +249,7 @@ static void test_memory(void **state)
     assert_int_equal(pool_new(&p, UINT64_MAX / 64 * 64, 3, &st), ST_NOMEM);
     p = make(64, 3);
     uint64_t calls = mem_stats().calls;
-    for (int i = 0; i < 3; i++) pool_unref(p, pool_take(p), false);
+    for (int i = 0; i < 3; i++) pool_unref(p, pool_take(p));
     audit(p, NULL);
     assert_int_equal(mem_stats().calls, calls);
     pool_free(p);

@@ -289,7 +289,7 @@ static void check_reuse(talk_world *w, const model *m, bool windowed)
     memcpy(next, said, n * sizeof *next);
     next[n] = 3;
     talk_answer(&k, e, next, n + 1, &p);
-    assert_int_equal(session_get_stats(k.s).reused_tokens, n - 1); /* the last token said was never computed */
+    assert_int_equal(session_get_stats(k.s).reused_tokens, (n - 1) / 16 * 16); /* the last token was never computed */
     session_free(k.s);
     engine_free(e);
 }
@@ -378,7 +378,7 @@ static void callbacks_may_be_absent(void **state)
     talk_run(e);
     assert_int_equal(session_get_stats(k.s).generated_tokens, 3);
     session_stats t = session_get_stats(k.s);
-    assert_true(t.prefill_s >= 0 && t.decode_s >= 0 && t.first_token_s == t.prefill_s);
+    assert_true(t.prefill_s >= 0 && t.decode_s >= 0 && t.first_token_s >= t.prefill_s);
     session_free(k.s);
     engine_free(e);
 }
@@ -417,7 +417,8 @@ static void short_memory_leaks_nothing(void **state)
 {
     talk_world *w = *state;
     int32_t ids[] = {1, 2, 3};
-    engine *e = talk_engine(w->llama, w->team, (engine_config){.context = 64, .n_sessions = 3});
+    engine *e =
+        talk_engine(w->llama, w->team, (engine_config){.context = 64, .n_sessions = 3, .no_sharing = true});
     generate_params p = talk_params(3);
     logit_bias bias[] = {{1, 1}};
     p.stop = (const char *[]){"one", "two"}, p.n_stop = 2;
@@ -435,7 +436,7 @@ static void short_memory_leaks_nothing(void **state)
         session_free(s);
         assert_int_equal(mem_stats().bytes, bytes);
     }
-    assert_int_equal(n, 4);
+    assert_int_equal(n, 3);
     talk k;
     talk_open(&k, e);
     uint64_t idle = mem_stats().bytes;
@@ -447,7 +448,7 @@ static void short_memory_leaks_nothing(void **state)
         assert_true(rc == ST_OK || rc == ST_NOMEM);
         assert_int_equal(session_active(k.s), rc == ST_OK);
     }
-    assert_true(n > 10);
+    assert_true(n > 5);
     talk_run(e);
     session_free(k.s);
     assert_int_equal(mem_stats().bytes, bytes);
