@@ -9,7 +9,7 @@ static uint64_t behind(const kv_seq *s, int group)
     int64_t b = s->cache->block_tokens, seen = kv_first_seen(s->cache, group, s->len);
     uint64_t n = 0;
     for (int64_t i = sg->first; i < sg->n && i * b < seen; i++)
-        if (pool_refs(s->cache->groups[group].pool, sg->table[i]) == 1) n += (uint64_t)(seen < i * b + b ? seen - i * b : b);
+        if (kv_owned_alone(s->cache, group, &sg->table[i], 1)) n += (uint64_t)(seen < i * b + b ? seen - i * b : b);
     return n;
 }
 

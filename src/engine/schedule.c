@@ -97,7 +97,7 @@ static bool fits_reserved(const engine *e, const session *s)
 static bool may_fit(const engine *e, const session *s, int64_t cached)
 {
     for (int g = 0; g < kv_cache_n_groups(e->cache); g++)
-        if (kv_cache_blocks(e->cache, g, s->n_ids) >
+        if (kv_cache_blocks(e->cache, g, s->n_ids) + (uint64_t)e->n_running >
             (uint64_t)kv_cache_available(e->cache, g) + (uint64_t)cached / (uint64_t)kv_cache_block_tokens(e->cache))
             return false;
     return true;
@@ -146,6 +146,17 @@ static bool enters(engine *e, session *s, int rows_left, bool *blocked)
     if (prefix_is_coming(e, s, cached)) return false;
     if (admit(e, s, cached)) return true;
     *blocked = session_active(s);
+    return false;
+}
+
+bool schedule_lacks_blocks(const engine *e)
+{
+    if (e->n_running == 0 || e->n_running == e->max_running) return false;
+    for (const session *s = e->sessions; s; s = s->next) {
+        if (!session_active(s) || s->running || s->leader) continue;
+        int64_t cached = session_cached(s);
+        if (!prefix_is_coming(e, s, cached)) return e->reserve ? !fits_reserved(e, s) : !may_fit(e, s, cached);
+    }
     return false;
 }
 

@@ -23,8 +23,9 @@ engine_usage engine_get_usage(const engine *e)
         kv_usage k = kv_cache_usage(e->cache, g);
         uint64_t reserved = reserved_blocks(e, g, k.blocks.free), left = k.blocks.free - reserved;
         u.total_bytes += k.blocks.total * k.block_bytes;
-        u.used_bytes += k.rows_used * (k.block_bytes / b);
-        u.internal_bytes += (k.rows_behind + k.rows_unused) * (k.block_bytes / b);
+        uint64_t internal = (k.rows_behind + k.rows_unused) * k.block_bytes / b;
+        u.used_bytes += k.blocks.in_use * k.block_bytes - internal;
+        u.internal_bytes += internal;
         u.reserved_bytes += reserved * k.block_bytes;
         u.external_bytes += waits ? left * k.block_bytes : 0;
         u.free_bytes += waits ? 0 : left * k.block_bytes;
