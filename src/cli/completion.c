@@ -167,7 +167,8 @@ static void bash_second_words(strbuf *b)
     for (int i = 0; commands[i]; i++)
         if (second_word(i))
             strbuf_printf(b, "    %.*s) _kvasir_words %s ;;\n", first_length(i), commands[i]->name, second_word(i));
-    strbuf_puts(b, "    esac; fi\n    if (( COMP_CWORD > 2 )); then case \"$cmd ${COMP_WORDS[2]}\" in\n");
+    strbuf_puts(b, "    esac; fi\n    if [[ $cmd == help ]] && (( COMP_CWORD > 2 )); then return; fi\n"
+                   "    if (( COMP_CWORD > 2 )); then case \"$cmd ${COMP_WORDS[2]}\" in\n");
     for (int i = 0; commands[i]; i++)
         if (second_word(i)) strbuf_printf(b, "    '%s') cmd='%s' ;;\n", commands[i]->name, commands[i]->name);
     strbuf_puts(b, "    esac; fi\n");

@@ -1,6 +1,7 @@
 /* The workloads of `kvasir bench serve`: lengths, what follows what, and that the seed says it all. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
