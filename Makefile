@@ -56,7 +56,7 @@ export UBSAN_OPTIONS ?= print_stacktrace=1
 
 # ---- Flags and libraries. The library needs PCRE2 (tokenizer), libcrypto (SHA-256), xxHash (checksums); the commands need the rest.
 LIB_PACKAGES := libpcre2-8 libcrypto libxxhash
-CLI_PACKAGES := jansson libcurl libedit
+CLI_PACKAGES := jansson libcurl libedit libmicrohttpd
 CFLAGS ?= $(OPT_$(VARIANT))
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes $(if $(filter 1,$(WERROR)),-Werror)
 ifneq ($(SANITIZE_$(VARIANT)),)
@@ -76,10 +76,11 @@ AVX512 := $(if $(AVX2),$(AVX2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx5
 DOTPROD := $(if $(findstring aarch64,$(shell $(CC) -dumpmachine 2>/dev/null)),-march=armv8.2-a+dotprod)
 FOR_FILE = $(if $(filter %_avx2.c,$(1)),$(AVX2))$(if $(filter %_avx512.c,$(1)),$(AVX512))$(if $(filter %_dotprod.c,$(1)),$(DOTPROD))
 
-# ---- Files. Everything in src/ but src/cli is the library; new files need no edit here.
+# ---- Files. Everything in src/ but src/cli and src/serve is the library; new files need no edit here.
 SOURCES := $(sort $(wildcard src/*/*.c src/*/*/*.c))
-LIB_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out src/cli/%,$(SOURCES)))
-CLI_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter src/cli/%,$(SOURCES)))
+PROGRAM := src/cli/% src/serve/%
+LIB_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(PROGRAM),$(SOURCES)))
+CLI_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter $(PROGRAM),$(SOURCES)))
 OBJECTS := $(LIB_OBJECTS) $(CLI_OBJECTS)
 UNIT_SOURCES := $(sort $(wildcard tests/unit/test_*.c))
 UNIT_SUPPORT := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(UNIT_SOURCES),$(wildcard tests/unit/*.c)))

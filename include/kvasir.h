@@ -90,7 +90,9 @@ KVASIR_API int kvasir_detokenize(const kvasir_model *m, const int32_t *ids, size
 typedef struct kvasir_engine_options {
     int threads;              /* 0 = as many as this process may use */
     int context;              /* most tokens of a session; 0 = the model's, less where memory is short */
-    int sessions;             /* at once; 0 = 1 */
+    int sessions;             /* at once, those that wait included; 0 = 1 */
+    int running;              /* most sessions of one step; 0 = all, at most 256 */
+    double itl_target_s;      /* prompts leave running answers a token this often; 0 = no such care */
     int chunk;                /* most tokens of a step; 0 = 512 */
     int block_tokens;         /* 0 = 16 */
     const char *kv_format;    /* "f16", "f32"; NULL = f16 */
@@ -103,12 +105,13 @@ KVASIR_API int kvasir_engine_new(kvasir_engine **out, const kvasir_model *m, con
                                  kvasir_status *st);
 KVASIR_API void kvasir_engine_free(kvasir_engine *e);
 KVASIR_API int kvasir_engine_context(const kvasir_engine *e);
-/* One batch over all active sessions; their callbacks run inside. */
+/* One batch over the active sessions that fit, by priority and age; their callbacks run inside. */
 KVASIR_API int kvasir_engine_step(kvasir_engine *e, kvasir_status *st);
 
 typedef struct kvasir_cache_info {
     uint64_t bytes;        /* of the pools */
     uint64_t blocks, free_blocks;
+    uint64_t cached_blocks; /* of ended answers, kept for their prefixes until somebody needs the room */
     int block_tokens;
 } kvasir_cache_info;
 KVASIR_API kvasir_cache_info kvasir_engine_cache_info(const kvasir_engine *e);
@@ -128,6 +131,10 @@ typedef struct kvasir_sampling {
     const char *const *stop; /* the answer ends before any of these */
     int n_stop;
     int ignore_eos;
+    /* how the answer is served */
+    int priority;      /* higher ones first */
+    double deadline_s; /* from the start; 0 = none */
+    uint64_t salt;     /* prefixes are shared among equal salts only */
 } kvasir_sampling;
 KVASIR_API kvasir_sampling kvasir_sampling_defaults(void);
 
@@ -147,11 +154,15 @@ typedef void kvasir_token_fn(void *user, int32_t token, const char *text, size_t
 
 KVASIR_API int kvasir_session_new(kvasir_session **out, kvasir_engine *e, kvasir_status *st);
 KVASIR_API void kvasir_session_free(kvasir_session *s);
-/* Begins an answer to ids. What the session's cache holds of them as a prefix is not computed again. sampling (NULL =
+/* Begins an answer to ids. What the engine's cache holds of them as a prefix is not computed again. sampling (NULL =
  * the defaults) is copied; on_token may be NULL. */
 KVASIR_API int kvasir_session_start(kvasir_session *s, const int32_t *ids, size_t n_ids,
                                     const kvasir_sampling *sampling, kvasir_token_fn *on_token, void *user,
                                     kvasir_status *st);
+/* Begins another answer to the prompt that leader was started with, by the same parameters and another draw (choice 1,
+ * 2, ...). The prompt is computed once for both. */
+KVASIR_API int kvasir_session_fork(kvasir_session *s, kvasir_session *leader, uint32_t choice,
+                                   kvasir_token_fn *on_token, void *user, kvasir_status *st);
 KVASIR_API int kvasir_session_active(const kvasir_session *s);
 KVASIR_API void kvasir_session_cancel(kvasir_session *s);
 KVASIR_API kvasir_finish kvasir_session_finish(const kvasir_session *s);

@@ -78,7 +78,7 @@ bool evict_before(const evict_entry *a, const evict_entry *b)
 int evict_reserve(evict_order *o, uint64_t n, status *st)
 {
     if (n <= o->capacity) return ST_OK;
-    uint64_t capacity = n + n / 4 + 16;
+    uint64_t capacity = n + o->capacity / 4;
     if (capacity >= EVICT_OUTSIDE)
         return status_set(st, ST_LIMIT, STATUS_NO_POS, "the tree can't have more than %u nodes", EVICT_OUTSIDE);
     evict_entry **heap = mem_resize(o->heap, capacity, sizeof *heap);

@@ -18,6 +18,20 @@ static int slot_init(tree_slot *s, const kv_tree_slot *c, int block_tokens, stat
     return s->residents ? ST_OK : status_nomem(st, n * sizeof *s->residents);
 }
 
+/* The digest and what depends on the slots. */
+static int tree_init(kv_tree *t, const kv_tree_config *c, status *st)
+{
+    t->digest = EVP_MD_CTX_new();
+    if (!t->digest || !EVP_DigestInit_ex(t->digest, EVP_sha256(), NULL))
+        return status_set(st, ST_NOMEM, STATUS_NO_POS, "SHA-256 can't be set up");
+    for (int i = 0; i < c->n_slots; i++) {
+        if (slot_init(&t->slots[i], &c->slots[i], c->block_tokens, st)) return st->code;
+        /* As many nodes as blocks, if it comes to that: then only nodes and runs are left to allocate. */
+        if (evict_reserve(&t->order, pool_count(c->slots[i].pool).total, st)) return st->code;
+    }
+    return ST_OK;
+}
+
 int kv_tree_new(kv_tree **out, const kv_tree_config *c, status *st)
 {
     assert(c->block_tokens > 0 && c->n_slots >= 0 && c->n_slots <= KV_TREE_SLOTS);
@@ -28,16 +42,9 @@ int kv_tree_new(kv_tree **out, const kv_tree_config *c, status *st)
     t->whole_blocks = c->whole_blocks;
     t->order.policy = c->policy ? c->policy : evict_policy_at(0);
     if (c->seed) memcpy(t->seed, c->seed, sizeof t->seed);
-    t->digest = EVP_MD_CTX_new();
-    if (!t->digest || !EVP_DigestInit_ex(t->digest, EVP_sha256(), NULL)) {
+    if (tree_init(t, c, st)) {
         kv_tree_free(t);
-        return status_nomem(st, sizeof *t);
-    }
-    for (int i = 0; i < c->n_slots; i++) {
-        if (slot_init(&t->slots[i], &c->slots[i], c->block_tokens, st)) {
-            kv_tree_free(t);
-            return st->code;
-        }
+        return st->code;
     }
     *out = t;
     return ST_OK;

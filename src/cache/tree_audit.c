@@ -111,7 +111,7 @@ static int audit_all(const kv_tree *t, found *f, status *st)
 {
     int depth = 0;
     for (kv_node *n = walk_first(t); n; n = walk_next(t, n, &depth)) {
-        if (audit_node(t, n, st) || audit_blocks(t, n, f, st)) return st->code;
+        if (audit_node(t, n, st) || (n->parent && audit_blocks(t, n, f, st))) return st->code;
         f->nodes++;
         f->blocks += n->n;
         f->candidates += n->evict.place != EVICT_OUTSIDE;

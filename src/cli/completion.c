@@ -254,10 +254,11 @@ static void zsh_second_words(strbuf *b)
     strbuf_puts(b, "    if (( CURRENT == 3 )); then case $words[2] in\n");
     for (int i = 0; commands[i]; i++)
         if (second_word(i)) strbuf_printf(b, "    %.*s) compadd %s ;;\n", first_length(i), commands[i]->name, second_word(i));
-    strbuf_puts(b, "    esac; fi\n    cmd=$words[2]\n    if (( CURRENT > 3 )); then case \"$cmd $words[3]\" in\n    ");
+    strbuf_puts(b, "    esac; fi\n    cmd=$words[2]\n    if (( CURRENT > 3 )); then case \"$cmd $words[3]\" in\n");
     for (int i = 0; commands[i]; i++)
-        if (second_word(i)) strbuf_printf(b, "'%s'|", commands[i]->name);
-    strbuf_puts(b, "'') cmd=\"$cmd $words[3]\"; shift words; (( CURRENT-- )) ;;\n    esac; fi\n");
+        if (second_word(i))
+            strbuf_printf(b, "    '%s') cmd='%s'; shift words; (( CURRENT-- )) ;;\n", commands[i]->name, commands[i]->name);
+    strbuf_puts(b, "    esac; fi\n");
 }
 
 static void zsh_script(strbuf *b)

@@ -2,7 +2,6 @@
 
 #include <jansson.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/file.h"
 #include "base/mem.h"
@@ -100,33 +99,10 @@ static int encode_raw(const conversation *c, const model *m, token_list *out, st
     return rc;
 }
 
-/* *out = a token's name with a NUL behind it; NULL where the model has no such token. */
-static int token_text(char **out, const model *m, int32_t id, status *st)
-{
-    *out = NULL;
-    if (id < 0) return ST_OK;
-    gguf_str name = tokenizer_name(m->tok, id);
-    *out = mem_strndup(name.data, name.n);
-    return *out ? ST_OK : status_nomem(st, name.n);
-}
-
 int conversation_encode(const conversation *c, const model *m, token_list *out, status *st)
 {
     if (!c->template) return encode_raw(c, m, out, st);
-    char *bos = NULL, *eos = NULL;
-    strbuf text;
-    strbuf_init(&text, 0);
-    int rc = token_text(&bos, m, tokenizer_bos(m->tok), st);
-    if (rc == ST_OK) rc = token_text(&eos, m, tokenizer_eos(m->tok), st);
-    chat_options o = {.add_generation_prompt = true, .bos = bos, .eos = eos, .now_unix_s = (int64_t)time(NULL)};
-    if (rc == ST_OK) rc = chat_render(c->template, c->messages, c->n, &o, &text, st);
-    /* The template writes every special token itself, the first one too. */
-    const encode_options as_written = {.parse_special = true};
-    if (rc == ST_OK) rc = tokenizer_encode(m->tok, strbuf_cstr(&text), text.n_bytes, as_written, out, st);
-    strbuf_deinit(&text);
-    mem_free(bos);
-    mem_free(eos);
-    return rc;
+    return chat_encode(c->template, m->tok, c->messages, c->n, out, st);
 }
 
 int conversation_save(const conversation *c, const char *path, status *st)

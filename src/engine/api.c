@@ -124,7 +124,9 @@ int kvasir_engine_new(kvasir_engine **out, const kvasir_model *m, const kvasir_e
     if (!h) return status_nomem(inner(st), sizeof *h);
     engine_config c = {.context = o.context,
                        .n_sessions = o.sessions,
+                       .n_running = o.running,
                        .chunk = o.chunk,
+                       .itl_target_s = o.itl_target_s,
                        .format = format,
                        .block_tokens = o.block_tokens,
                        .kv_memory_bytes = o.kv_memory_bytes,
@@ -162,6 +164,7 @@ kvasir_cache_info kvasir_engine_cache_info(const kvasir_engine *e)
         pool_counts n = pool_count(kv_cache_pool(c, g));
         info.blocks += n.total;
         info.free_blocks += n.free;
+        info.cached_blocks += n.cached;
     }
     return info;
 }
@@ -205,8 +208,16 @@ int kvasir_session_start(kvasir_session *s, const int32_t *ids, size_t n_ids, co
                          kvasir_token_fn *on_token, void *user, kvasir_status *st)
 {
     kvasir_sampling k = sampling ? *sampling : kvasir_sampling_defaults();
-    generate_params p = {.sampling = sampler_defaults(), .max_tokens = k.max_tokens, .stop = k.stop, .n_stop = k.n_stop,
-                         .ignore_eos = k.ignore_eos != 0, .n_logprobs = -1, .keep = -1};
+    generate_params p = {.sampling = sampler_defaults(),
+                         .max_tokens = k.max_tokens,
+                         .stop = k.stop,
+                         .n_stop = k.n_stop,
+                         .ignore_eos = k.ignore_eos != 0,
+                         .n_logprobs = -1,
+                         .priority = k.priority,
+                         .deadline_s = k.deadline_s,
+                         .salt = k.salt,
+                         .keep = -1};
     p.sampling.temperature = k.temperature;
     p.sampling.top_k = k.top_k;
     p.sampling.top_p = k.top_p;
@@ -217,6 +228,15 @@ int kvasir_session_start(kvasir_session *s, const int32_t *ids, size_t n_ids, co
     s->user = user;
     session_callbacks cb = {.on_token = pass_token, .user = s};
     return session_start(s->s, ids, n_ids, &p, &cb, inner(st));
+}
+
+int kvasir_session_fork(kvasir_session *s, kvasir_session *leader, uint32_t choice, kvasir_token_fn *on_token,
+                        void *user, kvasir_status *st)
+{
+    s->on_token = on_token;
+    s->user = user;
+    session_callbacks cb = {.on_token = pass_token, .user = s};
+    return session_fork(s->s, leader->s, choice, &cb, inner(st));
 }
 
 int kvasir_session_active(const kvasir_session *s)

@@ -5,6 +5,7 @@
 #include "base/machine.h"
 #include "base/mem.h"
 #include "engine/engine_state.h"
+#include "engine/seed.h"
 #include "engine/session.h"
 
 #define MAX_CONTEXT (1 << 24)
@@ -22,15 +23,20 @@ static uint64_t default_kv_memory(void)
 static int make_cache(engine *e, const engine_config *c, status *st)
 {
     int wanted = c->context ? c->context : e->model->params.context_length;
+    int block_tokens = c->block_tokens ? c->block_tokens : KV_BLOCK_TOKENS;
+    const kv_format *format = c->format ? c->format : kv_format_get("f16");
+    uint8_t seed[32];
+    if (engine_seed(seed, e->model, format, block_tokens, c->exact, st)) return st->code;
     kv_cache_config k = {.groups = e->groups.group,
                          .n_groups = e->groups.n,
-                         .format = c->format ? c->format : kv_format_get("f16"),
-                         .block_tokens = c->block_tokens,
+                         .format = format,
+                         .block_tokens = block_tokens,
                          .max_tokens = (uint64_t)wanted,
                          .step_tokens = (uint64_t)e->chunk,
                          .n_seqs = e->max_running,
                          .evict = c->evict,
                          .no_sharing = c->no_sharing,
+                         .seed = seed,
                          .memory_bytes = c->kv_memory_bytes ? c->kv_memory_bytes : default_kv_memory()};
     if (kv_cache_new(&e->cache, &k, st)) return st->code;
     uint64_t capacity = kv_cache_capacity_tokens(e->cache);

@@ -67,16 +67,25 @@ static int add_session(engine *e, session *s, int64_t most)
     return n;
 }
 
+/* Whether a running session is still at its prompt, the rows that it has in this step's batch included. */
+static bool at_prompt(const engine *e, const session *s)
+{
+    if (session_pending(s) > 1) return true;
+    for (int i = 0; i < e->n_seqs; i++)
+        if (e->owners[i] == s) return kv_seq_len(s->seq) - e->old_len[i] > 1;
+    return false;
+}
+
 /* A running session computes more of s's prompt than the cache has: worth waiting for. */
 static bool prefix_is_coming(const engine *e, const session *s, int64_t cached)
 {
     int64_t b = kv_cache_block_tokens(e->cache);
     if (!kv_cache_tree(e->cache) || s->params.prompt_logprobs) return false;
     for (const session *r = e->sessions; r; r = r->next) {
-        if (!r->running || session_pending(r) <= 1 || r->params.salt != s->params.salt) continue;
+        if (!r->running || r->params.salt != s->params.salt) continue;
         int64_t same = 0, most = lesser(s->n_ids - 1, r->n_ids);
         while (same < most && r->ids[same] == s->ids[same]) same++;
-        if (same / b * b > cached) return true;
+        if (same / b * b > cached && at_prompt(e, r)) return true;
     }
     return false;
 }

@@ -1,6 +1,9 @@
 #include "model/chat.h"
 
 #include <string.h>
+#include <time.h>
+
+#include "base/mem.h"
 
 static tmpl_value *token_text(tmpl_data *d, const char *s)
 {
@@ -32,4 +35,33 @@ int chat_render(const tmpl *t, const chat_message *messages, size_t n, const cha
     int code = tmpl_render(t, d, root, &limits, out, st);
     tmpl_data_free(d);
     return code;
+}
+
+/* *out = a token's name with a NUL behind it; NULL where the model has no such token. */
+static int token_name(char **out, const tokenizer *tok, int32_t id, status *st)
+{
+    *out = NULL;
+    if (id < 0) return ST_OK;
+    gguf_str name = tokenizer_name(tok, id);
+    *out = mem_strndup(name.data, name.n);
+    return *out ? ST_OK : status_nomem(st, name.n);
+}
+
+int chat_encode(const tmpl *t, const tokenizer *tok, const chat_message *messages, size_t n, token_list *out,
+                status *st)
+{
+    char *bos = NULL, *eos = NULL;
+    strbuf text;
+    strbuf_init(&text, 0);
+    int rc = token_name(&bos, tok, tokenizer_bos(tok), st);
+    if (rc == ST_OK) rc = token_name(&eos, tok, tokenizer_eos(tok), st);
+    chat_options o = {.add_generation_prompt = true, .bos = bos, .eos = eos, .now_unix_s = (int64_t)time(NULL)};
+    if (rc == ST_OK) rc = chat_render(t, messages, n, &o, &text, st);
+    /* The template writes every special token itself, the first one too. */
+    const encode_options as_written = {.parse_special = true};
+    if (rc == ST_OK) rc = tokenizer_encode(tok, strbuf_cstr(&text), text.n_bytes, as_written, out, st);
+    strbuf_deinit(&text);
+    mem_free(bos);
+    mem_free(eos);
+    return rc;
 }

@@ -9,6 +9,7 @@
 #define KVASIR_MODEL_CHAT_H
 
 #include "model/template/template.h"
+#include "model/tokenizer.h"
 
 typedef struct chat_message {
     const char *role; /* "system", "user", "assistant", ... */
@@ -25,5 +26,8 @@ typedef struct chat_options {
 /* Appends the prompt to out, which is as before on failure. A template that refuses the conversation
  * (raise_exception) is ST_ARG with its own words. */
 int chat_render(const tmpl *t, const chat_message *messages, size_t n, const chat_options *o, strbuf *out, status *st);
+/* The prompt as token ids, with the head of an answer, at the present time; appended to out. */
+int chat_encode(const tmpl *t, const tokenizer *tok, const chat_message *messages, size_t n, token_list *out,
+                status *st);
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "model/fingerprint.h"
 
 typedef struct loader {
     model *m;
@@ -192,6 +193,7 @@ static const float *load_rope_factors(loader *l)
     bool longrope = p->rope.scaling == ROPE_SCALING_LONGROPE || gguf_find_tensor(l->g, "rope_factors_long.weight");
     if (longrope) {
         int context = l->o->context ? l->o->context : p->context_length;
+        l->m->rope_context = context;
         name = context > p->rope.original_context ? "rope_factors_long.weight" : "rope_factors_short.weight";
     }
     return load_floats(l, name, p->n_rot / 2, longrope);
@@ -268,7 +270,7 @@ static int load(loader *l, const char *path)
     m->layers = mem_calloc((size_t)m->params.n_layers, sizeof *m->layers);
     if (!m->layers) return status_nomem(l->st, (uint64_t)m->params.n_layers * sizeof *m->layers);
     for (size_t i = 0; i < gguf_tensor_count(l->g); i++) l->total_bytes += gguf_tensor_at(l->g, i)->n_bytes;
-    if (load_texts(l, path)) return l->st->code;
+    if (load_texts(l, path) || model_fingerprint(m->fingerprint, l->g, l->st)) return l->st->code;
     load_weights(l);
     return l->st->code;
 }

@@ -40,6 +40,8 @@ typedef struct model {
     tokenizer *tok;
     char *chat_template; /* NUL-terminated; NULL where the file has none */
     char *name;          /* general.name, or the file's name */
+    uint8_t fingerprint[32]; /* of the file */
+    int rope_context;        /* that chose among LongRoPE's factors; 0 without them */
     uint64_t weight_bytes;
     /* of weights that one token's step reads: all but the rows of the embedding that it doesn't look up */
     uint64_t step_bytes;

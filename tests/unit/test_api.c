@@ -116,7 +116,8 @@ static void a_whole_generation(void **state)
     kvasir_cache_info info = kvasir_engine_cache_info(h.e);
     assert_int_equal(info.block_tokens, 8);
     assert_int_equal(info.blocks, 8);
-    assert_int_equal(info.free_blocks, 6); /* 11 tokens are in the cache */
+    assert_int_equal(info.free_blocks, 7); /* 11 tokens were in the cache: one block is full and stays */
+    assert_int_equal(info.cached_blocks, 1);
     assert_int_equal(info.bytes, 8 * 8 * 2 * (16 + 16) * 4);
     close_all(&h);
 }
@@ -223,26 +224,54 @@ static void failures_leave_nothing(void **state)
     close_all(&h);
 }
 
-/* Two sessions, of which the cache holds one: the other can say why it ended. */
+/* Memory that runs out ends a session, which can say so. */
 static void errors_can_be_read(void **state)
 {
     handles h = {0};
     kvasir_status st = {0};
-    kvasir_session *other = NULL;
-    kvasir_engine_options o = {.context = 64, .sessions = 2, .kv_memory_bytes = 4 * 16 * 2 * (16 + 16) * 2 + 100};
+    kvasir_engine_options o = {.context = 64};
     open_all(&h, *state, &o);
-    assert_int_equal(kvasir_engine_cache_info(h.e).blocks, 4);
-    assert_int_equal(kvasir_session_new(&other, h.e, &st), KVASIR_OK);
-    int32_t ids[50];
-    tiny_ids(ids, 50, 1);
-    assert_int_equal(kvasir_session_start(h.s, ids, 50, NULL, NULL, NULL, &st), KVASIR_OK);
-    assert_int_equal(kvasir_session_start(other, ids, 50, NULL, NULL, NULL, &st), KVASIR_OK);
-    assert_int_equal(kvasir_engine_step(h.e, &st), KVASIR_OK);
-    assert_int_equal(kvasir_session_finish(other), KVASIR_FINISH_ERROR);
-    assert_int_equal(kvasir_session_error(other)->code, KVASIR_LIMIT);
-    assert_non_null(strstr(kvasir_session_error(other)->text, "KV cache is full"));
-    assert_true(kvasir_session_active(h.s));
-    kvasir_session_free(other);
+    int32_t id = 'h';
+    int n_failed = 0;
+    for (int n = 1; n < 8; n++) {
+        assert_int_equal(kvasir_session_start(h.s, &id, 1, NULL, NULL, NULL, &st), KVASIR_OK);
+        mem_fail_after(n);
+        while (kvasir_session_active(h.s)) assert_int_equal(kvasir_engine_step(h.e, &st), KVASIR_OK);
+        mem_fail_after(0);
+        if (kvasir_session_finish(h.s) != KVASIR_FINISH_ERROR) continue;
+        assert_int_equal(kvasir_session_error(h.s)->code, KVASIR_NOMEM);
+        assert_non_null(strstr(kvasir_session_error(h.s)->text, "memory"));
+        n_failed++;
+    }
+    assert_true(n_failed > 0);
+    close_all(&h);
+}
+
+static void forks(void **state)
+{
+    handles h = {0};
+    kvasir_status st = {0};
+    kvasir_session *fork = NULL;
+    kvasir_engine_options o = {.context = 64, .sessions = 2, .running = 2, .itl_target_s = 1};
+    open_all(&h, *state, &o);
+    assert_int_equal(kvasir_session_new(&fork, h.e, &st), KVASIR_OK);
+    int32_t id = 'h';
+    answer a = {0}, b = {0};
+    kvasir_sampling k = kvasir_sampling_defaults();
+    k.deadline_s = 1e-9;
+    k.priority = 1;
+    assert_int_equal(kvasir_session_start(h.s, &id, 1, &k, on_token, &a, &st), KVASIR_OK);
+    run(&h);
+    assert_int_equal(kvasir_session_finish(h.s), KVASIR_FINISH_TIMEOUT);
+    k.deadline_s = 0;
+    k.temperature = 0;
+    assert_int_equal(kvasir_session_start(h.s, &id, 1, &k, on_token, &a, &st), KVASIR_OK);
+    assert_int_equal(kvasir_session_fork(fork, h.s, 1, on_token, &b, &st), KVASIR_OK);
+    while (kvasir_session_active(fork)) run(&h);
+    run(&h);
+    assert_string_equal(a.text, "elo wrd!");
+    assert_string_equal(b.text, "elo wrd!");
+    kvasir_session_free(fork);
     close_all(&h);
 }
 
@@ -251,7 +280,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_whole_generation), cmocka_unit_test(ends_and_options),
         cmocka_unit_test(texts_and_tokens),   cmocka_unit_test(failures_leave_nothing),
-        cmocka_unit_test(errors_can_be_read),
+        cmocka_unit_test(errors_can_be_read), cmocka_unit_test(forks),
     };
     return cmocka_run_group_tests(tests, write_model, remove_model);
 }

@@ -1,0 +1,27 @@
+/* answer_json.h - answers as JSON in OpenAI's shapes: whole ones, and the chunks of a stream.
+ *
+ *      whole:   {"id", "object", "created", "model", "choices": [...], "usage"}
+ *      stream:  data: {... "choices": [{one choice, what is new of it}]}   for each choice with something new
+ *               data: {... "choices": [], "usage"}                         with include_usage
+ *               data: [DONE]
+ *
+ * Bytes that are no UTF-8 become U+FFFD; choices grow by whole characters, so chunks never cut one.
+ * Threads: the HTTP thread, with the job's lock.
+ */
+#ifndef KVASIR_SERVE_ANSWER_JSON_H
+#define KVASIR_SERVE_ANSWER_JSON_H
+
+#include "serve/job.h"
+
+/* Of a job that is DONE. */
+void answer_whole(strbuf *out, const job *j, const served_model *m);
+/* What is new in each choice since the last call, as events. */
+void answer_chunks(strbuf *out, job *j, const served_model *m);
+/* The last events: usage if wanted and [DONE], or the job's error. */
+void answer_last(strbuf *out, const job *j, const served_model *m);
+
+/* "logprobs" of tokens [first, n) of the choice; with echo, those of the prompt come first when first is 0.
+ * *characters: offset of that token in the text, moved on. */
+void logprobs_json(strbuf *out, const job *j, const choice *c, size_t first, size_t *characters, const tokenizer *tok);
+
+#endif

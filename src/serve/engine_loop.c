@@ -1,0 +1,358 @@
+#include "serve/engine_loop.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "serve/kv_json.h"
+
+#define LOG_NS ((int64_t)10 * 1000000000)
+
+struct engine_loop {
+    engine *e;
+    const served_model *m;
+    metrics *figures;
+    const log_sink *log;
+
+    pthread_mutex_t lock; /* the next ones */
+    pthread_cond_t work;
+    job *incoming, **incoming_end;
+    int n_choices; /* submitted, not yet over */
+    bool draining;
+    int64_t deadline_ns;
+
+    /* The engine's thread. */
+    job *running, *dirty;
+    engine_stats logged;
+    int64_t logged_ns; /* 0: idle since */
+};
+
+int engine_loop_new(engine_loop **out, engine *e, const served_model *m, metrics *figures, const log_sink *log,
+                    status *st)
+{
+    engine_loop *l = mem_calloc(1, sizeof *l);
+    if (!l) return status_nomem(st, sizeof *l);
+    *l = (engine_loop){.e = e, .m = m, .figures = figures, .log = log};
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->work, NULL);
+    l->incoming_end = &l->incoming;
+    *out = l;
+    return ST_OK;
+}
+
+void engine_loop_free(engine_loop *l)
+{
+    if (!l) return;
+    pthread_mutex_destroy(&l->lock);
+    pthread_cond_destroy(&l->work);
+    mem_free(l);
+}
+
+int engine_loop_submit(engine_loop *l, job *j, api_error *e)
+{
+    int rc = 0, n = (int)j->n_choices;
+    pthread_mutex_lock(&l->lock);
+    if (l->draining) rc = api_error_set(e, 503, "shutting_down", NULL, "the server is shutting down");
+    else if (n > l->m->max_choices - l->n_choices)
+        rc = api_error_set(e, 429, "queue_full", NULL,
+                           "%d answers are being made or wait, and %d are the most; try again later", l->n_choices,
+                           l->m->max_choices);
+    else {
+        l->n_choices += n;
+        *l->incoming_end = job_ref(j);
+        l->incoming_end = &j->next;
+        pthread_cond_signal(&l->work);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return rc;
+}
+
+void engine_loop_drain(engine_loop *l, double timeout_s)
+{
+    int64_t deadline = clock_ns() + (int64_t)(timeout_s * 1e9);
+    pthread_mutex_lock(&l->lock);
+    if (!l->draining || deadline < l->deadline_ns) l->deadline_ns = deadline;
+    l->draining = true;
+    pthread_cond_signal(&l->work);
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* Sleeps until there is something to do; false when there never will be. The jobs that came are taken out. */
+static bool wait_for_work(engine_loop *l, job **incoming)
+{
+    pthread_mutex_lock(&l->lock);
+    while (!l->incoming && !l->running && !l->draining) {
+        l->logged_ns = 0;
+        pthread_cond_wait(&l->work, &l->lock);
+    }
+    *incoming = l->incoming;
+    l->incoming = NULL;
+    l->incoming_end = &l->incoming;
+    bool late = l->draining && clock_ns() >= l->deadline_ns;
+    pthread_mutex_unlock(&l->lock);
+    if (late)
+        for (job *j = l->running; j; j = j->next) atomic_store(&j->cancelled, true);
+    if (late)
+        for (job *j = *incoming; j; j = j->next) atomic_store(&j->cancelled, true);
+    return *incoming || l->running;
+}
+
+static void mark_dirty(engine_loop *l, job *j)
+{
+    if (j->dirty) return;
+    j->dirty = true;
+    j->next_dirty = l->dirty;
+    l->dirty = j;
+}
+
+/* Connections are woken after the step: the team has the processors while it runs. */
+static void wake_dirty(engine_loop *l)
+{
+    while (l->dirty) {
+        job *j = l->dirty;
+        l->dirty = j->next_dirty;
+        j->dirty = false;
+        job_wake(j);
+        job_unref(j);
+    }
+}
+
+static bool ends_text(const job *j, const tokenizer *tok, int32_t id)
+{
+    const generate_params *p = &j->request.params;
+    if (!p->ignore_eos && tokenizer_is_end(tok, id)) return true;
+    for (int i = 0; i < p->n_stop_tokens; i++)
+        if (p->stop_tokens[i] == id) return true;
+    return false;
+}
+
+static void on_token(void *user, const token_event *t)
+{
+    choice *c = user;
+    job *j = c->job;
+    engine_loop *l = c->loop;
+    int64_t now = clock_ns();
+    if (c->last_ns) metrics_observe(l->figures, HISTOGRAM_ITL, (double)(now - c->last_ns) * 1e-9);
+    else metrics_observe(l->figures, HISTOGRAM_TTFT, (double)(now - j->submitted_ns) * 1e-9);
+    c->last_ns = now;
+    bool record = j->request.logprobs && !ends_text(j, l->m->m->tok, t->token);
+    pthread_mutex_lock(&j->lock);
+    bool kept = choice_add(c, t, record);
+    pthread_mutex_unlock(&j->lock);
+    if (!kept) c->out_of_memory = true;
+    if (!kept) session_cancel(c->session);
+    if (j->request.stream && !j->dirty) mark_dirty(l, job_ref(j));
+}
+
+static void on_prompt_token(void *user, const token_event *t)
+{
+    choice *c = user;
+    job *j = c->job;
+    pthread_mutex_lock(&j->lock);
+    bool kept = token_record_add(&j->prompts[c->prompt].tokens, t);
+    pthread_mutex_unlock(&j->lock);
+    if (!kept) c->out_of_memory = true;
+    if (!kept) session_cancel(c->session);
+}
+
+/* The first choice of a prompt computes it, the others branch off. */
+static int start_choice(engine_loop *l, choice *c, session *leader, status *st)
+{
+    job *j = c->job;
+    job_prompt *p = &j->prompts[c->prompt];
+    session_callbacks cb = {.on_token = on_token, .user = c};
+    c->loop = l;
+    if (session_new(&c->session, l->e, st)) return st->code;
+    if (leader) return session_fork(c->session, leader, c->number, &cb, st);
+    cb.on_prompt_token = on_prompt_token;
+    return session_start(c->session, p->ids.ids, p->ids.n, &j->request.params, &cb, st);
+}
+
+static int start_choices(engine_loop *l, job *j, status *st)
+{
+    session *leader = NULL;
+    for (size_t i = 0; i < j->n_choices; i++) {
+        choice *c = &j->choices[i];
+        if (c->number == 0) leader = NULL;
+        if (start_choice(l, c, leader, st)) return st->code;
+        if (c->number == 0) leader = c->session;
+    }
+    return ST_OK;
+}
+
+/* No session of it is left: tells its connection, and lets go. */
+static void end_job(engine_loop *l, job *j)
+{
+    pthread_mutex_lock(&j->lock);
+    if (j->state != JOB_FAILED) j->state = JOB_DONE;
+    j->last_output_ns = clock_ns();
+    pthread_mutex_unlock(&j->lock);
+    pthread_mutex_lock(&l->lock);
+    l->n_choices -= (int)j->n_choices;
+    pthread_mutex_unlock(&l->lock);
+    if (j->dirty) job_unref(j); /* the list has a reference already */
+    else mark_dirty(l, j);
+}
+
+static void report(engine_loop *l, job *j)
+{
+    pthread_mutex_lock(&j->lock);
+    kv_json(&j->report, l->e, l->running);
+    pthread_mutex_unlock(&j->lock);
+    end_job(l, j);
+}
+
+static void drop_sessions(job *j)
+{
+    for (size_t i = 0; i < j->n_choices; i++) {
+        session_free(j->choices[i].session);
+        j->choices[i].session = NULL;
+    }
+}
+
+static void start_job(engine_loop *l, job *j)
+{
+    status st = STATUS_INIT;
+    api_error e;
+    if (j->is_report) {
+        report(l, j);
+        return;
+    }
+    if (!atomic_load(&j->cancelled) && start_choices(l, j, &st) == ST_OK) {
+        pthread_mutex_lock(&j->lock);
+        j->state = JOB_STARTED;
+        pthread_mutex_unlock(&j->lock);
+        j->next = l->running;
+        l->running = j;
+        if (j->request.stream && !j->dirty) mark_dirty(l, job_ref(j));
+        return;
+    }
+    drop_sessions(j);
+    if (st.code) api_error_from_status(&e, &st);
+    else api_error_set(&e, 503, "shutting_down", NULL, "the server is shutting down");
+    job_fail(j, &e);
+    end_job(l, j);
+}
+
+static void start_jobs(engine_loop *l, job *incoming)
+{
+    while (incoming) {
+        job *j = incoming;
+        incoming = j->next;
+        j->next = NULL;
+        start_job(l, j);
+    }
+}
+
+/* Somebody has left, or the server does. */
+static void cancel_jobs(engine_loop *l)
+{
+    for (job *j = l->running; j; j = j->next)
+        if (atomic_load(&j->cancelled))
+            for (size_t i = 0; i < j->n_choices; i++)
+                if (j->choices[i].session) session_cancel(j->choices[i].session);
+}
+
+/* An answer that didn't end by itself is an error to whoever still listens. */
+static void check_end(job *j, const choice *c)
+{
+    api_error e = {0};
+    if (c->out_of_memory) api_error_nomem(&e);
+    else if (c->finish == FINISH_ERROR) api_error_from_status(&e, session_error(c->session));
+    else if (c->finish == FINISH_CANCELLED)
+        api_error_set(&e, 503, "shutting_down", NULL, "the server is shutting down; the answer was cut off");
+    if (!e.http_status) return;
+    if (e.http_status == 400) e.http_status = 500; /* it was accepted: no longer the client's */
+    job_fail(j, &e);
+    atomic_store(&j->cancelled, true); /* the other choices end with it */
+}
+
+static void end_choice(engine_loop *l, choice *c)
+{
+    job *j = c->job;
+    pthread_mutex_lock(&j->lock);
+    c->finish = session_finish(c->session);
+    c->stats = session_get_stats(c->session);
+    j->n_open--;
+    pthread_mutex_unlock(&j->lock);
+    check_end(j, c);
+    metrics_finish(l->figures, c->finish, &c->stats, (double)(clock_ns() - j->submitted_ns) * 1e-9, c->number == 0);
+    session_free(c->session);
+    c->session = NULL;
+    if (j->request.stream && !j->dirty) mark_dirty(l, job_ref(j));
+}
+
+static void collect(engine_loop *l)
+{
+    job **at = &l->running;
+    while (*at) {
+        job *j = *at;
+        for (size_t i = 0; i < j->n_choices; i++) {
+            choice *c = &j->choices[i];
+            if (c->session && !session_active(c->session)) end_choice(l, c);
+        }
+        if (j->n_open == 0) {
+            *at = j->next;
+            end_job(l, j);
+        } else at = &j->next;
+    }
+}
+
+static void publish(engine_loop *l, const engine_stats *s)
+{
+    metrics_gauges g = {.engine = *s};
+    const kv_cache *c = engine_cache(l->e);
+    g.n_groups = kv_cache_n_groups(c);
+    for (int i = 0; i < g.n_groups; i++) g.blocks[i] = pool_count(kv_cache_pool(c, i));
+    if (kv_cache_tree(c)) g.tree = kv_tree_count(kv_cache_tree(c));
+    metrics_publish(l->figures, &g);
+}
+
+/* A line every ten seconds of work. */
+static void write_log(engine_loop *l, const engine_stats *now)
+{
+    int64_t t = clock_ns();
+    if (!l->logged_ns) {
+        l->logged_ns = t;
+        l->logged = *now;
+    }
+    if (t - l->logged_ns < LOG_NS) return;
+    double s = (double)(t - l->logged_ns) * 1e-9;
+    const engine_stats *before = &l->logged;
+    uint64_t prompt = now->prompt_tokens - before->prompt_tokens, reused = now->reused_tokens - before->reused_tokens;
+    uint64_t used = 0, total = 0;
+    for (int i = 0; i < kv_cache_n_groups(engine_cache(l->e)); i++) {
+        pool_counts n = pool_count(kv_cache_pool(engine_cache(l->e), i));
+        used += n.in_use;
+        total += n.total;
+    }
+    log_line(l->log, LOG_LEVEL_INFO,
+             "%d running, %d waiting; %.0f prompt tokens/s (%.0f%% from the cache), %.1f answered; %.0f%% of the "
+             "cache in use",
+             now->running, now->waiting, (double)prompt / s, prompt ? 100.0 * (double)reused / (double)prompt : 0.0,
+             (double)(now->generated_tokens - before->generated_tokens) / s,
+             total ? 100.0 * (double)used / (double)total : 0.0);
+    l->logged_ns = t;
+    l->logged = *now;
+}
+
+void engine_loop_run(engine_loop *l)
+{
+    job *incoming;
+    engine_stats now = engine_get_stats(l->e);
+    publish(l, &now);
+    while (wait_for_work(l, &incoming)) {
+        start_jobs(l, incoming);
+        cancel_jobs(l);
+        status st = STATUS_INIT;
+        int64_t began = clock_ns();
+        bool stepped = engine_n_active(l->e) > 0;
+        if (stepped && engine_step(l->e, &st)) log_line(l->log, LOG_LEVEL_ERROR, "a step failed: %s", st.text);
+        if (stepped) metrics_observe(l->figures, HISTOGRAM_STEP, (double)(clock_ns() - began) * 1e-9);
+        collect(l);
+        now = engine_get_stats(l->e);
+        publish(l, &now);
+        wake_dirty(l);
+        if (l->running) write_log(l, &now);
+    }
+}

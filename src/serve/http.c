@@ -1,0 +1,236 @@
+#include "serve/http.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+static const route routes[] = {
+    {"POST", "/v1/chat/completions", false, true, handle_chat},
+    {"POST", "/v1/completions", false, true, handle_completion},
+    {"GET", "/v1/models", false, true, handle_models},
+    {"GET", "/v1/models/", false, true, handle_model},
+    {"GET", "/v1/kv", false, true, handle_kv},
+    {"POST", "/tokenize", false, true, handle_tokenize},
+    {"POST", "/detokenize", false, true, handle_detokenize},
+    {"GET", "/health", true, false, handle_health},
+    {"GET", "/ready", true, false, handle_ready},
+    {"GET", "/metrics", false, false, handle_metrics},
+};
+
+static const route *find_route(const char *path)
+{
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+        size_t n = strlen(routes[i].path);
+        bool prefix = routes[i].path[n - 1] == '/';
+        if (prefix ? strncmp(path, routes[i].path, n) == 0 && path[n] : strcmp(path, routes[i].path) == 0)
+            return &routes[i];
+    }
+    return NULL;
+}
+
+static const char *header(const exchange *x, const char *name)
+{
+    return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
+}
+
+/* Browsers of the origin that was named may read the response. */
+static void add_cors(const exchange *x, struct MHD_Response *r)
+{
+    const char *allowed = x->s->config.cors_origin;
+    if (!allowed) return;
+    MHD_add_response_header(r, "Access-Control-Allow-Origin", allowed);
+    if (strcmp(allowed, "*") != 0) MHD_add_response_header(r, "Vary", "Origin");
+}
+
+enum MHD_Result http_queue(exchange *x, int code, const char *type, struct MHD_Response *r)
+{
+    if (!r) return MHD_NO;
+    if (type) MHD_add_response_header(r, "Content-Type", type);
+    add_cors(x, r);
+    metrics_response(&x->s->figures, code);
+    enum MHD_Result done = MHD_queue_response(x->connection, (unsigned)code, r);
+    MHD_destroy_response(r);
+    return done;
+}
+
+static struct MHD_Response *response_of(strbuf *b)
+{
+    size_t n = 0;
+    char *bytes = strbuf_take(b, &n);
+    strbuf_deinit(b);
+    if (!bytes) return NULL;
+    struct MHD_Response *r = MHD_create_response_from_buffer_with_free_callback(n, bytes, mem_free);
+    if (!r) mem_free(bytes);
+    return r;
+}
+
+enum MHD_Result http_reply(exchange *x, int code, const char *type, strbuf *b)
+{
+    return http_queue(x, code, type, response_of(b));
+}
+
+/* Seconds until it may be worth another try: about as long as an answer takes. */
+static void add_retry_after(exchange *x, struct MHD_Response *r)
+{
+    char text[16];
+    double mean = metrics_mean(&x->s->figures, HISTOGRAM_E2E);
+    snprintf(text, sizeof text, "%d", mean < 1 ? 1 : mean > 60 ? 60 : (int)mean);
+    MHD_add_response_header(r, "Retry-After", text);
+}
+
+enum MHD_Result http_error(exchange *x, const api_error *e)
+{
+    strbuf b;
+    strbuf_init(&b, 0);
+    api_error_json(e, &b);
+    struct MHD_Response *r = response_of(&b);
+    if (!r) return MHD_NO;
+    if (e->http_status == 429 || e->http_status == 503) add_retry_after(x, r);
+    if (e->http_status == 401) MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
+    if (e->http_status == 405) {
+        MHD_add_response_header(r, "Allow", strcmp(x->route->method, "GET") == 0 ? "GET, HEAD" : "POST");
+    }
+    return http_queue(x, e->http_status, "application/json", r);
+}
+
+void http_wait(exchange *x)
+{
+    x->job->waiting = x->connection;
+    MHD_suspend_connection(x->connection);
+}
+
+/* A browser asks before it sends: what may it? */
+static enum MHD_Result preflight(exchange *x)
+{
+    struct MHD_Response *r = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+    if (!r) return MHD_NO;
+    MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+    MHD_add_response_header(r, "Access-Control-Allow-Headers", "Authorization, Content-Type");
+    MHD_add_response_header(r, "Access-Control-Max-Age", "86400");
+    return http_queue(x, 204, NULL, r);
+}
+
+static bool method_fits(const route *r, const char *method)
+{
+    return strcmp(r->method, method) == 0 || (strcmp(r->method, "GET") == 0 && strcmp(method, "HEAD") == 0);
+}
+
+/* What can be said before the body has come. */
+static int check_head(exchange *x, const char *method, api_error *e)
+{
+    const char *length = header(x, "Content-Length");
+    if (!x->route) return api_error_set(e, 404, "not_found", NULL, "there is no %.200s here", x->path);
+    if (!method_fits(x->route, method))
+        return api_error_set(e, 405, "method_not_allowed", NULL, "%s takes %s", x->route->path, x->route->method);
+    if (!x->route->open && !auth_allows(x->s->keys, header(x, "Authorization")))
+        return api_error_set(e, 401, "invalid_api_key", NULL,
+                             "a valid API key is needed: Authorization: Bearer KEY");
+    if (length && strtoull(length, NULL, 10) > x->s->config.max_body_bytes)
+        return api_error_set(e, 413, "body_too_large", NULL, "the body has %.20s bytes; at most %zu are taken", length,
+                             x->s->config.max_body_bytes);
+    return 0;
+}
+
+static int check_state(const exchange *x, api_error *e)
+{
+    int state = atomic_load(&x->s->state);
+    if (!x->route->needs_model || state == SERVER_READY) return 0;
+    return state == SERVER_LOADING ? api_error_set(e, 503, "loading", NULL, "the model is still being loaded")
+                                   : api_error_set(e, 503, "shutting_down", NULL, "the server is shutting down");
+}
+
+static enum MHD_Result exchange_begin(server *s, struct MHD_Connection *connection, const char *url,
+                                      const char *method, void **state)
+{
+    exchange *x = mem_calloc(1, sizeof *x);
+    if (!x) return MHD_NO;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    *x = (exchange){.s = s, .connection = connection, .watched = info ? info->socket_context : NULL, .path = url};
+    strbuf_init(&x->body, s->config.max_body_bytes);
+    strbuf_init(&x->out, 0);
+    *state = x;
+    x->route = find_route(url);
+    if (s->config.cors_origin && strcmp(method, "OPTIONS") == 0) return preflight(x);
+    if (!check_head(x, method, &x->refused)) return MHD_YES;
+    /* A response before the body ends the connection, which spares the body. */
+    bool has_body = header(x, "Content-Length") || header(x, "Transfer-Encoding");
+    return has_body ? http_error(x, &x->refused) : MHD_YES;
+}
+
+/* libmicrohttpd takes no response in the middle of a body, and a body without a stated length may never end: the
+ * response is written past it, and the connection closed. */
+static enum MHD_Result refuse_body(exchange *x)
+{
+    static const char body[] = "{\"error\":{\"message\":\"the body is too large\",\"type\":\"invalid_request_error\","
+                               "\"param\":null,\"code\":\"body_too_large\"}}";
+    char text[512];
+    int n = snprintf(text, sizeof text,
+                     "HTTP/1.1 413 Content Too Large\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
+                     "Connection: close\r\n\r\n%s",
+                     sizeof body - 1, body);
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (info && send(info->connect_fd, text, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
+        metrics_response(&x->s->figures, 413);
+    return MHD_NO;
+}
+
+static enum MHD_Result exchange_body(exchange *x, const char *bytes, size_t *n)
+{
+    strbuf_add(&x->body, bytes, *n);
+    *n = 0;
+    return x->body.failed ? refuse_body(x) : MHD_YES;
+}
+
+/* The request is whole, or its connection was resumed. */
+static enum MHD_Result exchange_handle(exchange *x)
+{
+    api_error e;
+    if (!x->job && x->watched) watch_answering(x->s->watch, x->watched, NULL);
+    if (x->refused.http_status) return http_error(x, &x->refused);
+    if (!x->job && check_state(x, &e)) return http_error(x, &e);
+    return x->route->handle(x);
+}
+
+enum MHD_Result http_access(void *cls, struct MHD_Connection *connection, const char *url, const char *method,
+                            const char *version, const char *upload, size_t *upload_size, void **state)
+{
+    (void)version;
+    if (!*state) return exchange_begin(cls, connection, url, method, state);
+    if (*upload_size) return exchange_body(*state, upload, upload_size);
+    return exchange_handle(*state);
+}
+
+void http_completed(void *cls, struct MHD_Connection *connection, void **state, enum MHD_RequestTerminationCode how)
+{
+    server *s = cls;
+    exchange *x = *state;
+    (void)connection;
+    (void)how;
+    if (!x) return;
+    if (x->job) atomic_store(&x->job->cancelled, true); /* of no effect when it is done */
+    if (x->watched) watch_receiving(s->watch, x->watched);
+    job_unref(x->job);
+    strbuf_deinit(&x->body);
+    strbuf_deinit(&x->out);
+    mem_free(x);
+    *state = NULL;
+}
+
+void http_connection(void *cls, struct MHD_Connection *connection, void **socket_context,
+                     enum MHD_ConnectionNotificationCode how)
+{
+    server *s = cls;
+    if (how == MHD_CONNECTION_NOTIFY_CLOSED) {
+        if (*socket_context) watch_remove(s->watch, *socket_context);
+        *socket_context = NULL;
+        return;
+    }
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (info) *socket_context = watch_add(s->watch, info->connect_fd);
+}

@@ -1,0 +1,160 @@
+#include "serve/job.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+job *job_new(void (*resume)(void *connection))
+{
+    job *j = mem_calloc(1, sizeof *j);
+    if (!j) return NULL;
+    pthread_mutex_init(&j->lock, NULL);
+    j->resume = resume;
+    j->created_unix_s = (int64_t)time(NULL);
+    j->submitted_ns = j->last_output_ns = clock_ns();
+    atomic_init(&j->refs, 1);
+    return j;
+}
+
+job *job_ref(job *j)
+{
+    atomic_fetch_add(&j->refs, 1);
+    return j;
+}
+
+void job_unref(job *j)
+{
+    if (!j || atomic_fetch_sub(&j->refs, 1) > 1) return;
+    for (size_t i = 0; i < j->n_choices; i++) choice_deinit(&j->choices[i]);
+    for (size_t i = 0; i < j->n_prompts; i++) {
+        token_list_deinit(&j->prompts[i].ids);
+        token_record_deinit(&j->prompts[i].tokens);
+    }
+    strbuf_deinit(&j->report);
+    if (!j->is_report) request_deinit(&j->request);
+    mem_free(j->choices);
+    mem_free(j->prompts);
+    pthread_mutex_destroy(&j->lock);
+    mem_free(j);
+}
+
+void job_wake(job *j)
+{
+    pthread_mutex_lock(&j->lock);
+    void *connection = j->waiting;
+    j->waiting = NULL;
+    if (connection) j->resume(connection);
+    pthread_mutex_unlock(&j->lock);
+}
+
+void job_fail(job *j, const api_error *e)
+{
+    pthread_mutex_lock(&j->lock);
+    if (j->state != JOB_FAILED) {
+        j->state = JOB_FAILED;
+        j->error = *e;
+    }
+    pthread_mutex_unlock(&j->lock);
+}
+
+/* A text that can't fit isn't even tokenized. */
+static int check_length(size_t n_bytes, const served_model *m, api_error *e)
+{
+    if (n_bytes / m->longest_piece <= (size_t)m->context) return 0;
+    return api_error_set(e, 400, "context_length_exceeded", NULL,
+                         "the prompt's %zu bytes are more than %zu tokens, but the context holds %d; shorten the prompt",
+                         n_bytes, n_bytes / m->longest_piece, m->context);
+}
+
+static int encode_text(job_prompt *p, const request *r, const served_model *m, api_error *e)
+{
+    status st = STATUS_INIT;
+    encode_options o = {.add_special = r->add_special, .parse_special = r->parse_special};
+    if (check_length(p->n_bytes, m, e)) return e->http_status;
+    return tokenizer_encode(m->m->tok, p->text, p->n_bytes, o, &p->ids, &st) ? api_error_from_status(e, &st) : 0;
+}
+
+/* Ids as they came, with their text for echo. */
+static int take_ids(job_prompt *p, request *r, const prompt_source *s, const served_model *m, api_error *e)
+{
+    status st = STATUS_INIT;
+    for (size_t i = 0; i < s->n_ids; i++)
+        if (token_list_add(&p->ids, s->ids[i], &st)) return api_error_from_status(e, &st);
+    if (!r->echo) return 0;
+    strbuf text;
+    strbuf_init(&text, 0);
+    int rc = tokenizer_decode(m->m->tok, s->ids, s->n_ids, !r->skip_special, &text, &st);
+    p->n_bytes = text.n_bytes;
+    p->text = rc ? NULL : arena_strndup(&r->arena, strbuf_cstr(&text), text.n_bytes);
+    strbuf_deinit(&text);
+    if (rc) return api_error_from_status(e, &st);
+    return p->text ? 0 : api_error_nomem(e);
+}
+
+static int encode_chat(job_prompt *p, request *r, const served_model *m, api_error *e)
+{
+    status st = STATUS_INIT;
+    if (!m->template)
+        return api_error_set(e, 400, "no_chat_template", NULL,
+                             "%s has no chat template (a base model?); use /v1/completions", m->name);
+    size_t n_bytes = 0;
+    for (size_t i = 0; i < r->n_messages; i++) {
+        n_bytes += r->messages[i].content_bytes;
+        if (!m->knows_developer && strcmp(r->messages[i].role, "developer") == 0) r->messages[i].role = "system";
+    }
+    if (check_length(n_bytes, m, e)) return e->http_status;
+    if (chat_encode(m->template, m->m->tok, r->messages, r->n_messages, &p->ids, &st) == ST_OK) return 0;
+    return st.code == ST_NOMEM ? api_error_nomem(e) : api_error_set(e, 400, "chat_template", "messages", "%s", st.text);
+}
+
+/* Refuses what can't fit even alone, with the numbers. */
+static int check_fit(const job_prompt *p, request *r, const served_model *m, api_error *e)
+{
+    const char *field_name = r->chat ? "messages" : "prompt";
+    size_t n = p->ids.n;
+    if (n == 0) return api_error_set(e, 400, "invalid_value", field_name, "the prompt is empty; give it some text");
+    if (n > (size_t)m->context)
+        return api_error_set(e, 400, "context_length_exceeded", field_name,
+                             "the prompt has %zu tokens, but the context holds %d; shorten the prompt", n, m->context);
+    if (r->max_tokens > m->context - (int64_t)n)
+        return api_error_set(e, 400, "context_length_exceeded", "max_tokens",
+                             "%zu tokens of prompt and %lld of answer are more than the context's %d; at most %lld are "
+                             "left for the answer",
+                             n, (long long)r->max_tokens, m->context, (long long)m->context - (long long)n);
+    return 0;
+}
+
+static int prepare_prompt(job *j, size_t i, const served_model *m, api_error *e)
+{
+    request *r = &j->request;
+    job_prompt *p = &j->prompts[i];
+    int rc;
+    if (r->chat) rc = encode_chat(p, r, m, e);
+    else {
+        const prompt_source *s = &r->prompts[i];
+        *p = (job_prompt){.text = s->text, .n_bytes = s->n_bytes};
+        rc = s->text ? encode_text(p, r, m, e) : take_ids(p, r, s, m, e);
+    }
+    return rc ? rc : check_fit(p, r, m, e);
+}
+
+int job_prepare(job *j, const served_model *m, api_error *e)
+{
+    request *r = &j->request;
+    size_t n_choices = r->n_prompts * (size_t)r->best_of;
+    if (n_choices > (size_t)m->max_choices)
+        return api_error_set(e, 400, "invalid_value", "n", "%zu choices are asked for; this server makes %d at once",
+                             n_choices, m->max_choices);
+    j->prompts = mem_calloc(r->n_prompts, sizeof *j->prompts);
+    j->choices = mem_calloc(n_choices, sizeof *j->choices);
+    if (!j->prompts || !j->choices) return api_error_nomem(e);
+    j->n_prompts = r->n_prompts;
+    for (size_t i = 0; i < r->n_prompts; i++)
+        if (prepare_prompt(j, i, m, e)) return e->http_status;
+    for (size_t i = 0; i < n_choices; i++)
+        j->choices[i] = (choice){.job = j, .prompt = i / (size_t)r->best_of, .number = (uint32_t)i % (uint32_t)r->best_of};
+    j->n_choices = j->n_open = n_choices;
+    return 0;
+}

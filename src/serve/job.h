@@ -1,0 +1,79 @@
+/* job.h - one request on its way: what is asked, and what has been answered so far.
+ *
+ * Owns: the request, its prompts' tokens, the choices' texts. Shared by two threads, and freed by the last of them:
+ *
+ *      HTTP thread                                   engine's thread
+ *      parse, tokenize --------- submit -----------> start sessions
+ *      suspended                  lock               tokens, at each step: choice.text, choice.tokens
+ *      resumed: send what is new <------- job_wake - after the step
+ *      client gone: cancelled ---------------------> cancel sessions, before the next step
+ *      unref                                         unref, when no session is left
+ *
+ *      QUEUED --engine took it--> STARTED --last session over--> DONE
+ *           \------------------------\--it can't be answered--> FAILED
+ *
+ * J1 What stands below `lock` is read and written with the lock; what stands above is constant once submitted; the rest
+ *    belongs to the thread that is named.
+ * J2 `waiting` is set exactly while the connection is suspended; who takes it out resumes it.
+ * Lock order: a job's lock is taken last; nothing is called under it but resume.
+ */
+#ifndef KVASIR_SERVE_JOB_H
+#define KVASIR_SERVE_JOB_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "serve/choice.h"
+#include "serve/request.h"
+#include "serve/served.h"
+
+typedef enum job_state { JOB_QUEUED, JOB_STARTED, JOB_DONE, JOB_FAILED } job_state;
+
+typedef struct job_prompt {
+    const char *text; /* for echo */
+    size_t n_bytes;
+    token_list ids;
+    token_record tokens; /* under the lock: their logprobs, all but the first one's */
+} job_prompt;
+
+typedef struct job {
+    request request;
+    bool is_report; /* asks for the state of the cache instead */
+    job_prompt *prompts;
+    size_t n_prompts;
+    choice *choices; /* [n_prompts][request.best_of] */
+    size_t n_choices;
+    char id[40];
+    int64_t created_unix_s, submitted_ns;
+    void (*resume)(void *connection);
+
+    pthread_mutex_t lock;
+    job_state state;
+    api_error error; /* FAILED */
+    size_t n_open;   /* choices that still grow */
+    void *waiting;   /* the suspended connection, or NULL */
+    bool comment_due; /* it has been silent for long */
+    int64_t last_output_ns;
+    strbuf report;
+
+    _Atomic int refs;
+    _Atomic bool cancelled; /* the engine shall drop it */
+    _Atomic bool gone;      /* its client has left */
+
+    /* The engine's thread: its lists. */
+    struct job *next, *next_dirty;
+    bool dirty;
+} job;
+
+/* With one reference. NULL when memory is short. */
+job *job_new(void (*resume)(void *connection));
+job *job_ref(job *j);
+void job_unref(job *j); /* NULL is fine */
+/* Tokenizes what the request goes on from and makes room for its choices. Returns 0 or an HTTP status. */
+int job_prepare(job *j, const served_model *m, api_error *e);
+/* Resumes the connection if it waits. Not under the lock. */
+void job_wake(job *j);
+/* Ends it with an error: for whoever waits. */
+void job_fail(job *j, const api_error *e);
+
+#endif

@@ -1,0 +1,59 @@
+/* server.h - an engine behind OpenAI's interface.
+ *
+ * Owns: the listening socket, the HTTP thread, the watch's thread. Borrows: engine, model, template's text.
+ *
+ *      server_new ---- listens; everything but /health and /metrics is 503
+ *      server_open --- requests are taken, and wait
+ *      server_run ---- the caller's thread becomes the engine's --> 200
+ *      server_drain -- no new requests; those at work go on, for a time; server_run returns
+ *      server_free
+ *
+ *      client ==HTTP==> HTTP thread (all connections: parse, tokenize, send) <--jobs--> engine's thread
+ *                       watch (clients that left, dribble, don't fetch)
+ *
+ * V1 A connection without anything to send or receive costs no time: it is suspended, and resumed when there is.
+ * V2 Answers depend on the requests alone, not on other clients (N1).
+ * V3 Nothing is printed: lines for the operator go to the log.
+ * Threads: new, open, run and free by one thread; drain by any.
+ */
+#ifndef KVASIR_SERVE_SERVER_H
+#define KVASIR_SERVE_SERVER_H
+
+#include "base/log.h"
+#include "engine/engine.h"
+
+typedef struct server_config {
+    const char *host;         /* a name or an address; NULL = 127.0.0.1 */
+    int port;                 /* 0 = any that is free */
+    const char *api_key_file; /* NULL = no keys */
+    const char *cors_origin;  /* whom browsers may let in; "*" = everybody, NULL = nobody */
+    int max_connections;
+    size_t max_body_bytes;
+    size_t max_header_bytes;
+    double request_timeout_s; /* for a request to come in, an answer to be fetched, a connection to be idle */
+    double comment_interval_s; /* of silence in a stream, before a comment is sent */
+    bool vllm_metrics;
+    const log_sink *log; /* NULL = none */
+} server_config;
+
+typedef struct server_model {
+    const char *name;          /* the id that clients see */
+    const char *chat_template; /* its source; NULL = none: no chats */
+    int max_choices;           /* answers running and waiting: the engine's n_sessions */
+} server_model;
+
+typedef struct server server;
+
+/* 127.0.0.1, port 8080, no keys, no CORS, 1024 connections, 16 MiB, 32 KiB, 60 s, 5 s. */
+server_config server_defaults(void);
+/* The texts of c outlive the server. ST_IO when the address can't be listened on. */
+int server_new(server **out, const server_config *c, status *st);
+int server_port(const server *s);
+/* Ready from now on. ST_FORMAT, ST_UNSUPPORTED: of the template. */
+int server_open(server *s, engine *e, const server_model *m, status *st);
+void server_run(server *s); /* until drained */
+/* Also before run, which then returns at once. A second call can only shorten the time. */
+void server_drain(server *s, double timeout_s);
+void server_free(server *s); /* NULL is fine */
+
+#endif

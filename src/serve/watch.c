@@ -1,0 +1,243 @@
+#include "serve/watch.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#define MAX_EVENTS 64
+
+struct watched {
+    watched *next, **link;
+    int fd;
+    uint64_t number; /* epoll's name for it: never used twice */
+    bool answering, hung_up;
+    int64_t since_ns; /* in this state */
+    job *job;         /* a reference */
+};
+
+struct watch {
+    watch_limits limits;
+    int epoll, event; /* event: something for the thread to look at */
+    pthread_t thread;
+    pthread_mutex_t lock; /* the next ones */
+    watched *first;
+    uint64_t last_number;
+    int n_answering;
+    bool quit;
+};
+
+static void ring(watch *w)
+{
+    uint64_t one = 1;
+    ssize_t ignored = write(w->event, &one, sizeof one); /* it can only be full, and then it rings already */
+    (void)ignored;
+}
+
+/* Jobs to be woken once the lock is given back. */
+typedef struct wake_list {
+    job *jobs[MAX_EVENTS];
+    int n;
+} wake_list;
+
+static void wake_all(wake_list *l)
+{
+    for (int i = 0; i < l->n; i++) {
+        job_wake(l->jobs[i]);
+        job_unref(l->jobs[i]);
+    }
+    l->n = 0;
+}
+
+static void leave_job(watched *c, wake_list *l)
+{
+    atomic_store(&c->job->gone, true);
+    atomic_store(&c->job->cancelled, true);
+    l->jobs[l->n++] = job_ref(c->job);
+}
+
+static void hang_up(watch *w, uint64_t number, wake_list *l)
+{
+    for (watched *c = w->first; c; c = c->next) {
+        if (c->number != number) continue;
+        c->hung_up = true;
+        if (c->job) leave_job(c, l);
+        return;
+    }
+}
+
+static double age(int64_t now, int64_t since)
+{
+    return (double)(now - since) * 1e-9;
+}
+
+/* What time has brought about for one connection. */
+static void look_at(const watch *w, watched *c, int64_t now, wake_list *l)
+{
+    if (!c->answering) {
+        if (age(now, c->since_ns) >= w->limits.request_s) shutdown(c->fd, SHUT_RDWR);
+        return;
+    }
+    if (!c->job) return;
+    job *j = c->job;
+    bool wake = false, stuck;
+    pthread_mutex_lock(&j->lock);
+    bool over = j->state == JOB_DONE || j->state == JOB_FAILED;
+    double silent_s = age(now, j->last_output_ns);
+    stuck = over && silent_s >= w->limits.send_s;
+    if (!over && j->waiting && j->request.stream && silent_s >= w->limits.comment_s) wake = j->comment_due = true;
+    pthread_mutex_unlock(&j->lock);
+    if (stuck) shutdown(c->fd, SHUT_RDWR);
+    if (wake) l->jobs[l->n++] = job_ref(j);
+}
+
+/* When the list is full, the rest is looked at the next time. */
+static void tick(watch *w)
+{
+    wake_list l = {.n = 0};
+    int64_t now = clock_ns();
+    pthread_mutex_lock(&w->lock);
+    for (watched *c = w->first; c && l.n < MAX_EVENTS; c = c->next) look_at(w, c, now, &l);
+    pthread_mutex_unlock(&w->lock);
+    wake_all(&l);
+}
+
+static void *run(void *arg)
+{
+    watch *w = arg;
+    struct epoll_event events[MAX_EVENTS];
+    wake_list l = {.n = 0};
+    int64_t ticked = 0;
+    for (;;) {
+        pthread_mutex_lock(&w->lock);
+        bool quit = w->quit, any = w->first != NULL;
+        pthread_mutex_unlock(&w->lock);
+        if (quit) return NULL;
+        int n = epoll_wait(w->epoll, events, MAX_EVENTS, any ? 1000 : -1);
+        pthread_mutex_lock(&w->lock);
+        for (int i = 0; i < n; i++) {
+            uint64_t rings;
+            if (events[i].data.u64) hang_up(w, events[i].data.u64, &l);
+            else if (read(w->event, &rings, sizeof rings) < 0) continue;
+        }
+        pthread_mutex_unlock(&w->lock);
+        wake_all(&l);
+        if (clock_ns() - ticked < 1000000000) continue;
+        tick(w);
+        ticked = clock_ns();
+    }
+}
+
+static int listen_to(watch *w, int fd, uint32_t events, uint64_t number)
+{
+    struct epoll_event e = {.events = events, .data.u64 = number};
+    return epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &e);
+}
+
+int watch_new(watch **out, const watch_limits *limits, status *st)
+{
+    watch *w = mem_calloc(1, sizeof *w);
+    if (!w) return status_nomem(st, sizeof *w);
+    w->limits = *limits;
+    w->epoll = epoll_create1(EPOLL_CLOEXEC);
+    w->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pthread_mutex_init(&w->lock, NULL);
+    int rc = w->epoll < 0 || w->event < 0 || listen_to(w, w->event, EPOLLIN, 0) ? errno : 0;
+    if (rc == 0) rc = pthread_create(&w->thread, NULL, run, w);
+    if (rc == 0) {
+        *out = w;
+        return ST_OK;
+    }
+    status_set(st, ST_IO, STATUS_NO_POS, "connections can't be watched: %s", strerror(rc));
+    if (w->epoll >= 0) close(w->epoll);
+    if (w->event >= 0) close(w->event);
+    pthread_mutex_destroy(&w->lock);
+    mem_free(w);
+    return st->code;
+}
+
+void watch_free(watch *w)
+{
+    if (!w) return;
+    pthread_mutex_lock(&w->lock);
+    w->quit = true;
+    pthread_mutex_unlock(&w->lock);
+    ring(w);
+    pthread_join(w->thread, NULL);
+    while (w->first) watch_remove(w, w->first);
+    close(w->epoll);
+    close(w->event);
+    pthread_mutex_destroy(&w->lock);
+    mem_free(w);
+}
+
+watched *watch_add(watch *w, int fd)
+{
+    watched *c = mem_calloc(1, sizeof *c);
+    if (!c) return NULL;
+    c->fd = fd;
+    c->since_ns = clock_ns();
+    pthread_mutex_lock(&w->lock);
+    c->number = ++w->last_number;
+    c->next = w->first;
+    c->link = &w->first;
+    if (c->next) c->next->link = &c->next;
+    w->first = c;
+    bool first = !c->next;
+    listen_to(w, fd, EPOLLRDHUP | EPOLLONESHOT, c->number); /* in vain: its leaving shows when it is written to */
+    pthread_mutex_unlock(&w->lock);
+    if (first) ring(w);
+    return c;
+}
+
+void watch_remove(watch *w, watched *c)
+{
+    pthread_mutex_lock(&w->lock);
+    *c->link = c->next;
+    if (c->next) c->next->link = c->link;
+    w->n_answering -= c->answering;
+    epoll_ctl(w->epoll, EPOLL_CTL_DEL, c->fd, NULL);
+    pthread_mutex_unlock(&w->lock);
+    job_unref(c->job);
+    mem_free(c);
+}
+
+/* The job that it had is let go of. */
+static void change(watch *w, watched *c, bool answering, job *j)
+{
+    pthread_mutex_lock(&w->lock);
+    job *old = c->job;
+    c->job = j ? job_ref(j) : NULL;
+    w->n_answering += answering - c->answering;
+    c->answering = answering;
+    c->since_ns = clock_ns();
+    if (j && c->hung_up) {
+        atomic_store(&j->gone, true);
+        atomic_store(&j->cancelled, true);
+    }
+    pthread_mutex_unlock(&w->lock);
+    job_unref(old);
+}
+
+void watch_answering(watch *w, watched *c, job *j)
+{
+    change(w, c, true, j);
+}
+
+void watch_receiving(watch *w, watched *c)
+{
+    change(w, c, false, NULL);
+}
+
+int watch_n_answering(watch *w)
+{
+    pthread_mutex_lock(&w->lock);
+    int n = w->n_answering;
+    pthread_mutex_unlock(&w->lock);
+    return n;
+}

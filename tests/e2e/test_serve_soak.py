@@ -1,0 +1,135 @@
+"""Thousands of requests over a pool a quarter of what they need, with clients that leave, bodies that are nonsense, and
+deadlines: every answer that completes is the same bytes as undisturbed, no block is lost, memory stays flat."""
+import asyncio
+import json
+import os
+import random
+
+import aiohttp
+import pytest
+
+from program import KVASIR
+from serving import Server
+
+FULL = bool(os.environ.get("TEST_FULL"))
+N_REQUESTS = 10000 if FULL else 250
+WORKERS = 24
+N_KINDS = 24
+WORDS = "memory cache block prefix token attention kernel river stone light garden window letter paper".split()
+
+
+def kinds():
+    """What requests ask: prompts of a few families that part at random places."""
+    rnd = random.Random(3)
+    families = [[rnd.choice(WORDS) for _ in range(90)] for _ in range(4)]
+    for i in range(N_KINDS):
+        words = rnd.choice(families)[:rnd.randint(1, 90)] + [rnd.choice(WORDS) for _ in range(rnd.randint(1, 30))]
+        yield {"prompt": " ".join(words), "max_tokens": rnd.randint(1, 100), "temperature": rnd.choice([0, 1, 1.5]), "seed": i,
+               "n": rnd.choice([1, 1, 1, 3]), "ignore_eos": rnd.random() < .5, "cache_salt": rnd.choice(["a", "b"])}
+
+
+BROKEN = [b"", b"{", b"\xff\xfe", b"[" * 3000, b'{"prompt": 7}', b'{"prompt": "x", "max_tokens": "many"}', b'{"prompt": "x", "n": -1}',
+          json.dumps({"prompt": "word " * 3000}).encode()]
+
+
+def resident_kib(server):
+    with open(f"/proc/{server.process.pid}/status") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith("VmRSS"))
+
+
+def texts(answer):
+    return [(c["text"], c["finish_reason"]) for c in sorted(answer["choices"], key=lambda c: c["index"])]
+
+
+async def whole(client, url, body):
+    async with client.post(url, json=body) as response:
+        assert response.status == 200, await response.text()
+        return texts(await response.json())
+
+
+async def stream(client, url, body, stop_after):
+    """The whole answer by its events; None when the client leaves after stop_after of them."""
+    parts, reasons, n = {}, {}, 0
+    async with client.post(url, json={**body, "stream": True}) as response:
+        assert response.status == 200, await response.text()
+        async for line in response.content:
+            if not line.startswith(b"data: ") or line.strip() == b"data: [DONE]":
+                continue
+            n += 1
+            if n == stop_after:
+                return None
+            event = json.loads(line[6:])
+            assert "error" not in event, event
+            for c in event["choices"]:
+                parts[c["index"]] = parts.get(c["index"], "") + c["text"]
+                reasons[c["index"]] = c["finish_reason"] or reasons.get(c["index"])
+    return [(parts[i], reasons[i]) for i in sorted(parts)]
+
+
+async def one(client, url, rnd, asked, expected, counts):
+    what = rnd.random()
+    if what < .08:
+        async with client.post(url, data=rnd.choice(BROKEN)) as response:
+            assert 400 <= response.status < 500
+            assert (await response.json())["error"]["message"]
+        counts["refused"] += 1
+        return
+    i = rnd.randrange(N_KINDS)
+    if what < .2:  # leaves before the answer
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(whole(client, url, {**asked[i], "max_tokens": 200, "ignore_eos": True}), .01 * rnd.random())
+        counts["left"] += 1
+    elif what < .5:
+        answer = await stream(client, url, asked[i], rnd.randint(1, 60) if what < .35 else 0)
+        assert answer is None or answer == expected[i]
+        counts["streamed" if answer else "left"] += 1
+    elif what < .53:
+        async with client.post(url, json={**asked[i], "timeout": 1e-3}) as response:
+            assert response.status in (200, 408, 504)
+        counts["late"] += 1
+    else:
+        assert await whole(client, url, asked[i]) == expected[i]
+        counts["answered"] += 1
+
+
+async def load(server, asked, expected, n_requests):
+    counts = {"refused": 0, "left": 0, "streamed": 0, "late": 0, "answered": 0}
+    left = iter(range(n_requests))
+
+    async def worker(k):
+        rnd = random.Random(k)
+        for _ in left:
+            await one(client, server.url + "/v1/completions", rnd, asked, expected, counts)
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=600)) as client:
+        await asyncio.gather(*[worker(k) for k in range(WORKERS)])
+    return counts
+
+
+def soak(n_requests, program=KVASIR):
+    asked = list(kinds())
+    with Server("--ctx", 512, "--threads", 2, "--kv-memory", "14M", "--parallel", 8, "--queue", 256, program=program) as s:
+        expected = [texts(s.post("/v1/completions", body).json) for body in asked]
+        counts = asyncio.run(load(s, asked, expected, n_requests // 5))
+        s.idle()
+        early = resident_kib(s)
+        more = asyncio.run(load(s, asked, expected, n_requests - n_requests // 5))
+        s.idle()
+        metrics = s.metrics()
+        assert metrics["kvasir_preemptions_total"] > 0
+        assert resident_kib(s) < early * 1.1 + 8192
+        assert s.get("/v1/kv?audit=1").json["audit"] == "clean"
+        assert s.stop() == 0
+    assert all(counts[k] + more[k] > 0 for k in counts), (counts, more)
+
+
+def test_soak():
+    soak(N_REQUESTS)
+
+
+def test_soak_under_the_thread_sanitizer():
+    """The same, shorter, of a build that finds races."""
+    program = os.environ.get("KVASIR_TSAN")
+    if not program:
+        pytest.skip("KVASIR_TSAN names the program built with VARIANT=tsan")
+    soak(N_REQUESTS // 10, program)
