@@ -54,18 +54,18 @@ typedef struct branch {
 
 typedef enum item_state { ITEM_WAITS, ITEM_RUNS, ITEM_DONE, ITEM_FAILED } item_state;
 
-typedef struct progress_of_item {
+typedef struct item_progress {
     item_state state;
     int n_left;     /* branches that go on */
     int64_t due_ns; /* 0 = not known yet: what it follows goes on */
-} progress_of_item;
+} item_progress;
 
 struct driver {
     engine *e;
     const workload *w;
     const serve_config *c;
     serve_result *out;
-    progress_of_item *items; /* [w->n_items] */
+    item_progress *items;    /* [w->n_items] */
     branch *branches;        /* [w->n_answers] */
     int32_t *tokens;         /* [w->answer_tokens] */
     double *gaps;            /* [w->answer_tokens] between tokens */
@@ -80,41 +80,44 @@ struct driver {
     void *user;
 };
 
+static item_progress *progress_of(const driver *d, const work_item *item)
+{
+    return &d->items[item - d->w->items];
+}
+
+static bool is_whole(const branch *b)
+{
+    return b->n == b->item->n_answer;
+}
+
 static void take_token(void *user, const token_event *t)
 {
     branch *b = user;
     driver *d = b->d;
     int64_t now = clock_ns();
-    if (b->n == b->item->n_answer) return; /* cancelled */
     if (b->n == 0) b->first_ns = now;
     else d->gaps[d->n_gaps++] = (double)(now - b->last_ns) * 1e-9;
     b->last_ns = now;
     b->tokens[b->n++] = t->token;
     b->logprob += t->logprob;
-    if (b->n == b->item->n_answer) session_cancel(b->s);
-}
-
-static void branch_over(driver *d, const work_item *item, bool failed)
-{
-    progress_of_item *p = &d->items[item - d->w->items];
-    d->n_over++;
-    d->out->n_failed += failed;
-    d->out->n_finished += !failed;
-    if (failed) p->state = ITEM_FAILED;
-    if (--p->n_left > 0) return;
-    d->n_items_running--;
-    if (p->state == ITEM_RUNS) p->state = ITEM_DONE;
-    d->tick(d->user, d->n_over);
+    if (is_whole(b)) session_cancel(b->s);
 }
 
 static void finish(void *user, finish_reason reason)
 {
     branch *b = user;
     driver *d = b->d;
-    (void)reason;
+    item_progress *p = progress_of(d, b->item);
+    (void)reason; /* a whole answer was cancelled here, or ended where the context does */
     d->sessions[d->n_idle++] = b->s;
     b->s = NULL;
-    branch_over(d, b->item, b->n < b->item->n_answer);
+    d->n_over++;
+    if (is_whole(b)) d->out->n_finished++;
+    else d->out->n_failed++, p->state = ITEM_FAILED;
+    if (--p->n_left > 0) return;
+    if (p->state == ITEM_RUNS) p->state = ITEM_DONE;
+    d->n_items_running--;
+    d->tick(d->user, d->n_over);
 }
 
 /* The answer of that rank, the most likely one first, of equal ones the earlier. */
@@ -160,8 +163,9 @@ static void start_item(driver *d, const work_item *item)
     generate_params p = params_of(d, item);
     write_prompt(d, item);
     session *leader = NULL;
-    progress_of_item *state = &d->items[item - d->w->items];
-    *state = (progress_of_item){ITEM_RUNS, item->n_branches, state->due_ns};
+    item_progress *now = progress_of(d, item);
+    now->state = ITEM_RUNS;
+    now->n_left = item->n_branches;
     d->n_items_running++;
     for (int i = 0; i < item->n_branches; i++) {
         branch *b = &d->branches[item->first_answer + (size_t)i];
@@ -176,21 +180,27 @@ static void start_item(driver *d, const work_item *item)
     }
 }
 
+/* What it follows failed. */
 static void drop_item(driver *d, const work_item *item)
 {
-    d->items[item - d->w->items].state = ITEM_FAILED;
+    progress_of(d, item)->state = ITEM_FAILED;
     d->n_over += item->n_branches;
     d->out->n_dropped += item->n_branches;
 }
 
-/* When the item may start, as far as that is known. */
-static int64_t due(const driver *d, const work_item *item, int64_t now)
+/* Whether the item's time has come. Until it has, *next_ns may become that time. */
+static bool is_due(driver *d, const work_item *item, int64_t now, int64_t *next_ns)
 {
-    if (item->follows == WORK_NOTHING) return d->start_ns + (int64_t)(item->arrival_s * 1e9);
-    return d->items[item->follows].state == ITEM_DONE ? now : INT64_MAX;
+    item_progress *p = progress_of(d, item);
+    if (item->follows == WORK_NOTHING) p->due_ns = d->start_ns + (int64_t)(item->arrival_s * 1e9);
+    else if (d->items[item->follows].state != ITEM_DONE) return false;
+    else if (!p->due_ns) p->due_ns = now;
+    if (p->due_ns <= now) return true;
+    if (p->due_ns < *next_ns) *next_ns = p->due_ns;
+    return false;
 }
 
-/* Starts what is due and has a client; *next_ns: when the next one is. */
+/* Starts what is due and has a client; *next_ns: when the next one will be, INT64_MAX where only answers can tell. */
 static void start_items(driver *d, int64_t *next_ns)
 {
     int64_t now = clock_ns();
@@ -198,20 +208,15 @@ static void start_items(driver *d, int64_t *next_ns)
     while (d->first_open < d->w->n_items && d->items[d->first_open].state != ITEM_WAITS) d->first_open++;
     for (int i = d->first_open; i < d->w->n_items; i++) {
         const work_item *item = &d->w->items[i];
-        progress_of_item *p = &d->items[i];
-        if (p->state != ITEM_WAITS) continue;
+        if (d->items[i].state != ITEM_WAITS) continue;
         if (item->follows != WORK_NOTHING && d->items[item->follows].state == ITEM_FAILED) {
             drop_item(d, item);
             continue;
         }
-        if (!p->due_ns || p->due_ns == INT64_MAX) p->due_ns = due(d, item, now);
-        if (p->due_ns > now) {
-            if (p->due_ns < *next_ns) *next_ns = p->due_ns;
-            continue;
-        }
+        if (!is_due(d, item, now, next_ns)) continue;
         bool client = d->c->rate > 0 || d->n_items_running < d->c->clients;
         if (!client || d->n_idle < item->n_branches) return;
-        if (d->c->rate == 0) p->due_ns = now;
+        if (d->c->rate == 0) d->items[i].due_ns = now; /* the client asks only now */
         start_item(d, item);
     }
 }
@@ -267,8 +272,8 @@ static int sum_up_times(driver *d, status *st)
     if (!ttft) return status_nomem(st, (uint64_t)d->w->n_answers * 2 * sizeof *ttft);
     for (int i = 0; i < d->w->n_answers; i++) {
         const branch *b = &d->branches[i];
-        if (!b->item || b->n < b->item->n_answer) continue;
-        double first = (double)(b->first_ns - d->items[b->item - d->w->items].due_ns) * 1e-9;
+        if (!is_whole(b)) continue;
+        double first = (double)(b->first_ns - progress_of(d, b->item)->due_ns) * 1e-9;
         double each = b->n > 1 ? (double)(b->last_ns - b->first_ns) * 1e-9 / (b->n - 1) : 0;
         ttft[n++] = first;
         if (b->n > 1) tpot[n_tpot++] = each;
