@@ -18,7 +18,7 @@ typedef struct serving {
     runtime r;
     strbuf chat_template; /* of --chat-template */
     char *name;           /* what clients call the model */
-    pthread_t signals; /* the thread that waits for them */
+    pthread_t signals;    /* the thread that waits for them */
     double drain_s;
     _Atomic bool loaded, over;
 } serving;
@@ -123,8 +123,8 @@ static unsigned long long cache_tokens(const kv_cache *c)
 {
     unsigned long long least = 0;
     for (int g = 0; g < kv_cache_n_groups(c); g++) {
-        unsigned long long n = (unsigned long long)pool_count(kv_cache_pool(c, g)).total *
-                               (unsigned long long)kv_cache_block_tokens(c);
+        unsigned long long n =
+            (unsigned long long)pool_count(kv_cache_pool(c, g)).total * (unsigned long long)kv_cache_block_tokens(c);
         if (kv_cache_group(c, g)->layout.window && kv_cache_n_groups(c) > 1) continue;
         if (!least || n < least) least = n;
     }
@@ -166,8 +166,8 @@ static int serve(serving *s, const args *a, status *st)
     s->name = served_name(a);
     if (!s->name) return status_nomem(st, 0);
     server_model m = {.name = s->name,
-                      .chat_template = s->chat_template.n_bytes ? strbuf_cstr(&s->chat_template)
-                                                                : s->r.m->chat_template,
+                      .chat_template =
+                          s->chat_template.n_bytes ? strbuf_cstr(&s->chat_template) : s->r.m->chat_template,
                       .max_choices = (int)(args_int(a, "parallel") + args_int(a, "queue"))};
     if (server_open(s->server, s->r.e, &m, st)) return st->code;
     atomic_store(&s->loaded, true);
@@ -198,38 +198,104 @@ static int run(const args *a, status *st)
 }
 
 static const option_spec options[] = {
-    {.name = "host", .kind = OPTION_STRING, .arg = "ADDRESS", .fallback = "127.0.0.1",
+    {.name = "host",
+     .kind = OPTION_STRING,
+     .arg = "ADDRESS",
+     .fallback = "127.0.0.1",
      .help = "address to listen on (0.0.0.0 = all of this machine's)"},
-    {.name = "port", .letter = 'p', .kind = OPTION_INT, .arg = "N", .fallback = "8080", .min = 0, .max = 65535,
+    {.name = "port",
+     .letter = 'p',
+     .kind = OPTION_INT,
+     .arg = "N",
+     .fallback = "8080",
+     .min = 0,
+     .max = 65535,
      .help = "port to listen on (0 = any that is free)"},
     {.name = "alias", .kind = OPTION_STRING, .arg = "NAME", .help = "the model's id for clients (default: its name)"},
-    {.name = "ctx", .letter = 'c', .kind = OPTION_INT, .arg = "N", .min = 1, .max = 1 << 24,
+    {.name = "ctx",
+     .letter = 'c',
+     .kind = OPTION_INT,
+     .arg = "N",
+     .min = 1,
+     .max = 1 << 24,
      .help = "most tokens of a prompt and its answer (default: the model's, less where memory is short)"},
-    {.name = "parallel", .kind = OPTION_INT, .arg = "N", .fallback = "32", .min = 1, .max = 256,
+    {.name = "parallel",
+     .kind = OPTION_INT,
+     .arg = "N",
+     .fallback = "32",
+     .min = 1,
+     .max = 256,
      .help = "most answers that are made at once"},
-    {.name = "queue", .kind = OPTION_INT, .arg = "N", .fallback = "512", .min = 0, .max = 768,
+    {.name = "queue",
+     .kind = OPTION_INT,
+     .arg = "N",
+     .fallback = "512",
+     .min = 0,
+     .max = 768,
      .help = "most answers that wait; more are refused (429)"},
-    {.name = "itl-target", .kind = OPTION_FLOAT, .arg = "MS", .fallback = "150", .min = 0, .max = 60000,
+    {.name = "itl-target",
+     .kind = OPTION_FLOAT,
+     .arg = "MS",
+     .fallback = "150",
+     .min = 0,
+     .max = 60000,
      .help = "time between an answer's tokens that new prompts shall not break (0 = none)"},
-    {.name = "evict", .kind = OPTION_CHOICE, .arg = "POLICY", .fallback = "lru",
-     .choices = "lru|lfu|fifo|slru|priority|cost", .help = "which cached prefix makes room first"},
-    {.name = "chat-template", .kind = OPTION_FILE, .arg = "FILE",
+    {.name = "evict",
+     .kind = OPTION_CHOICE,
+     .arg = "POLICY",
+     .fallback = "lru",
+     .choices = "lru|lfu|fifo|slru|priority|cost",
+     .help = "which cached prefix makes room first"},
+    {.name = "chat-template",
+     .kind = OPTION_FILE,
+     .arg = "FILE",
      .help = "a Jinja template instead of the model's own"},
-    {.name = "api-key-file", .kind = OPTION_FILE, .arg = "FILE",
+    {.name = "api-key-file",
+     .kind = OPTION_FILE,
+     .arg = "FILE",
      .help = "clients must present one of its keys: one a line, # begins a comment"},
-    {.name = "cors", .kind = OPTION_STRING, .arg = "ORIGIN",
+    {.name = "cors",
+     .kind = OPTION_STRING,
+     .arg = "ORIGIN",
      .help = "pages of this origin may use the server (* = all pages)"},
-    {.name = "connections", .kind = OPTION_INT, .arg = "N", .fallback = "1024", .min = 1, .max = 65536,
+    {.name = "connections",
+     .kind = OPTION_INT,
+     .arg = "N",
+     .fallback = "1024",
+     .min = 1,
+     .max = 65536,
      .help = "most open connections"},
-    {.name = "max-body", .kind = OPTION_BYTES, .arg = "BYTES", .fallback = "16M",
+    {.name = "max-body",
+     .kind = OPTION_BYTES,
+     .arg = "BYTES",
+     .fallback = "16M",
      .help = "largest body of a request; larger ones are refused (413)"},
-    {.name = "request-timeout", .kind = OPTION_FLOAT, .arg = "S", .fallback = "60", .min = 0.1, .max = 86400,
+    {.name = "request-timeout",
+     .kind = OPTION_FLOAT,
+     .arg = "S",
+     .fallback = "60",
+     .min = 0.1,
+     .max = 86400,
      .help = "seconds for a request to come in, an answer to be fetched, a connection to be idle"},
-    {.name = "keep-alive", .kind = OPTION_FLOAT, .arg = "S", .fallback = "5", .min = 0.1, .max = 86400,
+    {.name = "keep-alive",
+     .kind = OPTION_FLOAT,
+     .arg = "S",
+     .fallback = "5",
+     .min = 0.1,
+     .max = 86400,
      .help = "seconds of silence after which a stream gets a comment"},
-    {.name = "drain-timeout", .kind = OPTION_FLOAT, .arg = "S", .fallback = "30", .min = 0, .max = 86400,
+    {.name = "drain-timeout",
+     .kind = OPTION_FLOAT,
+     .arg = "S",
+     .fallback = "30",
+     .min = 0,
+     .max = 86400,
      .help = "seconds that answers may go on after SIGTERM or Ctrl-C"},
-    {.name = "metrics-names", .kind = OPTION_CHOICE, .arg = "NAMES", .fallback = "kvasir", .choices = "kvasir|vllm",
+    {.name = "metrics-names",
+     .kind = OPTION_CHOICE,
+     .arg = "NAMES",
+     .fallback = "kvasir",
+     .choices = "kvasir|vllm",
      .help = "names of the metrics: kvasir_*, or vLLM's"},
     RUNTIME_OPTIONS,
     CACHE_OPTIONS,

@@ -125,8 +125,9 @@ static void chunk(strbuf *out, job *j, choice *c, bool ends, const served_model 
     strbuf_printf(out, "{\"index\":%zu,", prompt_index(j, c));
     if (chat && ends) strbuf_puts(out, "\"delta\":{},\"logprobs\":null");
     else {
-        strbuf_puts(out, !chat ? "\"text\":" : c->opened ? "\"delta\":{\"content\":"
-                                                         : "\"delta\":{\"role\":\"assistant\",\"content\":");
+        strbuf_puts(out, !chat       ? "\"text\":"
+                         : c->opened ? "\"delta\":{\"content\":"
+                                     : "\"delta\":{\"role\":\"assistant\",\"content\":");
         text_json(out, j, c, c->sent_bytes);
         strbuf_puts(out, chat ? "},\"logprobs\":" : ",\"logprobs\":");
         logprobs_json(out, j, c, c->opened ? c->sent_tokens : 0, &c->sent_characters, m->m->tok);

@@ -13,9 +13,9 @@
 #include "base/strbuf.h"
 
 typedef struct api_error {
-    int http_status;    /* 0 = none */
-    const char *code;   /* a static word; NULL = null */
-    char param[64];     /* the field; "" = null */
+    int http_status;  /* 0 = none */
+    const char *code; /* a static word; NULL = null */
+    char param[64];   /* the field; "" = null */
     char message[512];
 } api_error;
 

@@ -128,8 +128,7 @@ static int check_head(exchange *x, const char *method, api_error *e)
     if (!method_fits(x->route, method))
         return api_error_set(e, 405, "method_not_allowed", NULL, "%s takes %s", x->route->path, x->route->method);
     if (!x->route->open && !auth_allows(x->s->keys, header(x, "Authorization")))
-        return api_error_set(e, 401, "invalid_api_key", NULL,
-                             "a valid API key is needed: Authorization: Bearer KEY");
+        return api_error_set(e, 401, "invalid_api_key", NULL, "a valid API key is needed: Authorization: Bearer KEY");
     if (length && strtoull(length, NULL, 10) > x->s->config.max_body_bytes)
         return api_error_set(e, 413, "body_too_large", NULL, "the body has %.20s bytes; at most %zu are taken", length,
                              x->s->config.max_body_bytes);
@@ -144,13 +143,12 @@ static int check_state(const exchange *x, api_error *e)
                                    : api_error_set(e, 503, "shutting_down", NULL, "the server is shutting down");
 }
 
-static enum MHD_Result exchange_begin(server *s, struct MHD_Connection *connection, const char *url,
-                                      const char *method, void **state)
+static enum MHD_Result exchange_begin(server *s, struct MHD_Connection *connection, const char *url, const char *method,
+                                      void **state)
 {
     exchange *x = mem_calloc(1, sizeof *x);
     if (!x) return MHD_NO;
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     *x = (exchange){.s = s, .connection = connection, .watched = info ? info->socket_context : NULL, .path = url};
     strbuf_init(&x->body, s->config.max_body_bytes);
     strbuf_init(&x->out, 0);
@@ -177,9 +175,10 @@ static enum MHD_Result refuse_body(exchange *x)
     else api_error_nomem(&e);
     strbuf_init(&body, 0);
     api_error_json(&e, &body);
-    int n = snprintf(head, sizeof head,
-                     "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
-                     e.http_status, MHD_get_reason_phrase_for((unsigned)e.http_status), body.n_bytes);
+    int n =
+        snprintf(head, sizeof head,
+                 "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
+                 e.http_status, MHD_get_reason_phrase_for((unsigned)e.http_status), body.n_bytes);
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     if (info && !body.failed) {
         struct iovec parts[] = {{head, (size_t)n}, {body.data, body.n_bytes}};

@@ -54,7 +54,7 @@ typedef struct exchange {
 
 typedef struct route {
     const char *method, *path; /* a path that ends with a slash is a prefix */
-    bool open;         /* no key is asked for */
+    bool open;                 /* no key is asked for */
     bool needs_model;
     enum MHD_Result (*handle)(exchange *x);
 } route;
@@ -62,8 +62,7 @@ typedef struct route {
 /* MHD's callbacks; cls is the server. */
 enum MHD_Result http_access(void *cls, struct MHD_Connection *connection, const char *url, const char *method,
                             const char *version, const char *upload, size_t *upload_size, void **state);
-void http_completed(void *cls, struct MHD_Connection *connection, void **state,
-                    enum MHD_RequestTerminationCode how);
+void http_completed(void *cls, struct MHD_Connection *connection, void **state, enum MHD_RequestTerminationCode how);
 void http_connection(void *cls, struct MHD_Connection *connection, void **socket_context,
                      enum MHD_ConnectionNotificationCode how);
 

@@ -63,9 +63,10 @@ void job_fail(job *j, const api_error *e)
 static int check_length(size_t n_bytes, const served_model *m, api_error *e)
 {
     if (n_bytes / m->longest_piece <= (size_t)m->context) return 0;
-    return api_error_set(e, 400, "context_length_exceeded", NULL,
-                         "the prompt's %zu bytes are more than %zu tokens, but the context holds %d; shorten the prompt",
-                         n_bytes, n_bytes / m->longest_piece, m->context);
+    return api_error_set(
+        e, 400, "context_length_exceeded", NULL,
+        "the prompt's %zu bytes are more than %zu tokens, but the context holds %d; shorten the prompt", n_bytes,
+        n_bytes / m->longest_piece, m->context);
 }
 
 static int encode_text(job_prompt *p, const request *r, const served_model *m, api_error *e)
@@ -154,7 +155,8 @@ int job_prepare(job *j, const served_model *m, api_error *e)
     for (size_t i = 0; i < r->n_prompts; i++)
         if (prepare_prompt(j, i, m, e)) return e->http_status;
     for (size_t i = 0; i < n_choices; i++)
-        j->choices[i] = (choice){.job = j, .prompt = i / (size_t)r->best_of, .number = (uint32_t)i % (uint32_t)r->best_of};
+        j->choices[i] =
+            (choice){.job = j, .prompt = i / (size_t)r->best_of, .number = (uint32_t)i % (uint32_t)r->best_of};
     j->n_choices = j->n_open = n_choices;
     return 0;
 }

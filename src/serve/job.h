@@ -50,9 +50,9 @@ typedef struct job {
 
     pthread_mutex_t lock;
     job_state state;
-    api_error error; /* FAILED */
-    size_t n_open;   /* choices that still grow */
-    void *waiting;   /* the suspended connection, or NULL */
+    api_error error;  /* FAILED */
+    size_t n_open;    /* choices that still grow */
+    void *waiting;    /* the suspended connection, or NULL */
     bool comment_due; /* it has been silent for long */
     int64_t last_output_ns;
     strbuf report;

@@ -20,11 +20,12 @@ static void group_json(strbuf *out, const kv_cache *c, int group)
     pool_counts n = pool_count(p);
     strbuf_puts(out, group ? ",{" : "{");
     layout_json(out, &g->layout);
-    strbuf_printf(out,
-                  ",\"n_layers\":%d,\"window\":%d,\"block_bytes\":%llu,\"blocks\":{\"total\":%u,\"free\":%u,\"cached\":%u,"
-                  "\"in_use\":%u,\"in_flight\":%u},\"copied_rows\":%llu}",
-                  g->n_layers, g->layout.window, (unsigned long long)pool_block_bytes(p), n.total, n.free, n.cached,
-                  n.in_use, n.in_flight, (unsigned long long)kv_cache_copied_rows(c, group));
+    strbuf_printf(
+        out,
+        ",\"n_layers\":%d,\"window\":%d,\"block_bytes\":%llu,\"blocks\":{\"total\":%u,\"free\":%u,\"cached\":%u,"
+        "\"in_use\":%u,\"in_flight\":%u},\"copied_rows\":%llu}",
+        g->n_layers, g->layout.window, (unsigned long long)pool_block_bytes(p), n.total, n.free, n.cached, n.in_use,
+        n.in_flight, (unsigned long long)kv_cache_copied_rows(c, group));
 }
 
 static void tree_json(strbuf *out, const kv_tree *t)

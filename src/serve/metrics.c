@@ -1,8 +1,10 @@
 #include "serve/metrics.h"
 
 static const double long_seconds[] = {.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600};
-static const double short_seconds[] = {.001, .0025, .005, .01, .02, .03, .05, .075, .1, .15, .2, .3, .5, .75, 1, 2.5, 5};
-static const double tokens[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6};
+static const double short_seconds[] = {.001, .0025, .005, .01, .02, .03, .05, .075, .1,
+                                       .15,  .2,    .3,   .5,  .75, 1,   2.5, 5};
+static const double tokens[] = {1,    2,    5,   10,  20,  50,  100, 200, 500, 1000,
+                                2000, 5000, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6};
 
 const double *histogram_bounds(histogram_id id, int *n)
 {

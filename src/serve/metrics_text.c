@@ -85,7 +85,8 @@ static void counters(const page *p, const engine_stats *e)
     } all[] = {
         {{"kvasir_prompt_tokens_total", "vllm:prompt_tokens_total", "Tokens of prompts."}, e->prompt_tokens},
         {{"kvasir_cached_tokens_total", "vllm:prefix_cache_hits_total",
-          "Tokens of prompts that the cache held and that were not computed again."}, e->reused_tokens},
+          "Tokens of prompts that the cache held and that were not computed again."},
+         e->reused_tokens},
         {{"kvasir_generated_tokens_total", "vllm:generation_tokens_total", "Tokens of answers."}, e->generated_tokens},
         {{"kvasir_computed_rows_total", NULL, "Tokens that went through the model."}, e->computed_rows},
         {{"kvasir_steps_total", NULL, "Steps of the engine."}, e->steps},

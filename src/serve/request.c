@@ -103,7 +103,8 @@ static int read_salt(request *r, const field *f, const json_t *v, api_error *e)
 {
     if (!json_is_string(v)) return wrong_type(e, f->name, "a string", v);
     if (json_string_length(v) == 0)
-        return api_error_set(e, 400, "invalid_value", f->name, "'%s' must not be empty; leave it out to share", f->name);
+        return api_error_set(e, 400, "invalid_value", f->name, "'%s' must not be empty; leave it out to share",
+                             f->name);
     uint8_t digest[SHA256_DIGEST_LENGTH];
     SHA256((const uint8_t *)json_string_value(v), json_string_length(v), digest);
     memcpy(&r->params.salt, digest, sizeof r->params.salt);
@@ -114,8 +115,8 @@ static int read_stop_string(request *r, const field *f, const json_t *v, api_err
 {
     size_t n = json_string_length(v);
     if (n == 0 || n > REQUEST_MAX_STOP_BYTES || strlen(json_string_value(v)) != n)
-        return api_error_set(e, 400, "invalid_value", f->name,
-                             "a stop string has 1 to %d bytes, none of them zero", REQUEST_MAX_STOP_BYTES);
+        return api_error_set(e, 400, "invalid_value", f->name, "a stop string has 1 to %d bytes, none of them zero",
+                             REQUEST_MAX_STOP_BYTES);
     r->stops[r->params.n_stop++] = json_string_value(v);
     return 0;
 }
@@ -150,8 +151,8 @@ int read_ids(request *r, const char *name, const json_t *v, int32_t **ids, size_
         if (!json_is_integer(id)) return wrong_type(e, name, "an array of token ids", id);
         json_int_t k = json_integer_value(id);
         if (k < 0 || k >= r->n_vocab)
-            return api_error_set(e, 400, "invalid_value", name, "%lld is no token: the vocabulary has %d",
-                                 (long long)k, r->n_vocab);
+            return api_error_set(e, 400, "invalid_value", name, "%lld is no token: the vocabulary has %d", (long long)k,
+                                 r->n_vocab);
         (*ids)[i] = (int32_t)k;
     }
     return 0;
@@ -289,10 +290,10 @@ static const field fields[] = {
 /* OpenAI's defaults. Penalties look at the whole text so far. */
 static void set_defaults(request *r)
 {
-    *r = (request){.n = 1, .best_of = -1, .max_tokens = -1, .add_special = true, .parse_special = true,
-                   .skip_special = true};
-    r->params = (generate_params){.sampling = sampler_defaults(), .max_tokens = -1, .stop = r->stops, .n_logprobs = -1,
-                                  .keep = -1};
+    *r = (request){
+        .n = 1, .best_of = -1, .max_tokens = -1, .add_special = true, .parse_special = true, .skip_special = true};
+    r->params = (generate_params){
+        .sampling = sampler_defaults(), .max_tokens = -1, .stop = r->stops, .n_logprobs = -1, .keep = -1};
     sampler_params *s = &r->params.sampling;
     s->temperature = s->top_p = 1;
     s->top_k = 0;

@@ -68,7 +68,7 @@ struct field {
     const char *name;
     unsigned where; /* IN_COMPLETION | IN_CHAT */
     int (*read)(request *r, const field *f, const json_t *v, api_error *e);
-    size_t offset;  /* of a plain value in the request */
+    size_t offset; /* of a plain value in the request */
     double min, max;
 };
 int read_prompt(request *r, const field *f, const json_t *v, api_error *e);

@@ -15,9 +15,13 @@
 
 server_config server_defaults(void)
 {
-    return (server_config){.host = "127.0.0.1", .port = 8080, .max_connections = 1024,
-                           .max_body_bytes = (size_t)16 << 20, .max_header_bytes = (size_t)32 << 10,
-                           .request_timeout_s = 60, .comment_interval_s = 5};
+    return (server_config){.host = "127.0.0.1",
+                           .port = 8080,
+                           .max_connections = 1024,
+                           .max_body_bytes = (size_t)16 << 20,
+                           .max_header_bytes = (size_t)32 << 10,
+                           .request_timeout_s = 60,
+                           .comment_interval_s = 5};
 }
 
 static int bind_one(const struct addrinfo *a, int *out)
@@ -116,10 +120,14 @@ static int fill_model(server *s, const engine *e, const server_model *m, status 
     const char *source = m->chat_template;
     if (source && tmpl_parse(&s->template, source, strlen(source), st))
         return status_prefix(st, "the chat template (--chat-template FILE gives another)");
-    s->model = (served_model){.m = engine_model(e), .template = s->template, .name = m->name,
+    s->model = (served_model){.m = engine_model(e),
+                              .template = s->template,
+                              .name = m->name,
                               .knows_developer = source && strstr(source, "developer"),
-                              .created_unix_s = (int64_t)time(NULL), .context = engine_context(e),
-                              .longest_piece = longest_piece(engine_model(e)->tok), .max_choices = m->max_choices};
+                              .created_unix_s = (int64_t)time(NULL),
+                              .context = engine_context(e),
+                              .longest_piece = longest_piece(engine_model(e)->tok),
+                              .max_choices = m->max_choices};
     return ST_OK;
 }
 
@@ -132,7 +140,8 @@ static void flush(server *s)
 
 int server_open(server *s, engine *e, const server_model *m, status *st)
 {
-    if (fill_model(s, e, m, st) || engine_loop_new(&s->loop, e, &s->model, &s->figures, s->config.log, st)) return st->code;
+    if (fill_model(s, e, m, st) || engine_loop_new(&s->loop, e, &s->model, &s->figures, s->config.log, st))
+        return st->code;
     pthread_mutex_lock(&s->lock);
     if (s->drain_asked) engine_loop_drain(s->loop, s->drain_s);
     atomic_store(&s->state, s->drain_asked ? SERVER_DRAINING : SERVER_READY);

@@ -30,7 +30,7 @@ typedef struct server_config {
     int max_connections;
     size_t max_body_bytes;
     size_t max_header_bytes;
-    double request_timeout_s; /* for a request to come in, an answer to be fetched, a connection to be idle */
+    double request_timeout_s;  /* for a request to come in, an answer to be fetched, a connection to be idle */
     double comment_interval_s; /* of silence in a stream, before a comment is sent */
     bool vllm_metrics;
     const log_sink *log; /* NULL = none */

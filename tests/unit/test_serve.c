@@ -71,7 +71,8 @@ static int stop(void **state)
 
 static int connect_to(const server *s)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)server_port(s)),
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons((uint16_t)server_port(s)),
                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
@@ -82,8 +83,9 @@ static int send_request(const server *s, const char *method, const char *path, c
 {
     char text[4096];
     int fd = connect_to(s);
-    int n = snprintf(text, sizeof text, "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
-                     method, path, strlen(body), body);
+    int n =
+        snprintf(text, sizeof text, "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
+                 method, path, strlen(body), body);
     assert_true(n > 0 && (size_t)n < sizeof text);
     assert_int_equal(send(fd, text, (size_t)n, MSG_NOSIGNAL), n);
     return fd;
@@ -136,7 +138,8 @@ static const char *text_of(const json_t *v, size_t i)
 static void test_answers(void **state)
 {
     const server *s = ((fixture *)*state)->s;
-    static const char body[] = "{\"prompt\": \"hello there\", \"max_tokens\": 12, \"ignore_eos\": true, \"temperature\": 0}";
+    static const char body[] =
+        "{\"prompt\": \"hello there\", \"max_tokens\": 12, \"ignore_eos\": true, \"temperature\": 0}";
     json_t *one = ask_json(s, "/v1/completions", body), *two = ask_json(s, "/v1/completions", body);
     assert_int_equal(number(one, "usage", "prompt_tokens"), 11);
     assert_int_equal(number(one, "usage", "completion_tokens"), 12);
@@ -160,7 +163,8 @@ static void test_choices_fork(void **state)
                          "\"max_tokens\": 6, \"echo\": true, \"ignore_eos\": true}");
     assert_int_equal(json_array_size(json_object_get(v, "choices")), 6);
     assert_int_equal(number(v, "usage", "completion_tokens"), 60);
-    for (size_t i = 0; i < 6; i++) assert_ptr_equal(strstr(text_of(v, i), i < 3 ? "one prompt" : "another"), text_of(v, i));
+    for (size_t i = 0; i < 6; i++)
+        assert_ptr_equal(strstr(text_of(v, i), i < 3 ? "one prompt" : "another"), text_of(v, i));
     json_decref(v);
 }
 
@@ -219,7 +223,8 @@ static void *client(void *arg)
         snprintf(body, sizeof body,
                  "{\"prompt\": \"a shared beginning, then %d\", \"max_tokens\": %d, \"n\": %d, \"stream\": %s, "
                  "\"ignore_eos\": true, \"priority\": %d}",
-                 (int)(tiny_random(&random) % 4), kind == 4 ? 90 : 8, kind == 2 ? 3 : 1, kind % 2 ? "true" : "false", kind);
+                 (int)(tiny_random(&random) % 4), kind == 4 ? 90 : 8, kind == 2 ? 3 : 1, kind % 2 ? "true" : "false",
+                 kind);
         int fd = send_request(s, "POST", "/v1/completions", kind == 3 ? body + 1 : body);
         char part[64];
         if (kind == 4 && recv(fd, part, sizeof part, MSG_DONTWAIT) != 0) {
@@ -253,9 +258,10 @@ static void test_many_threads_of_clients(void **state)
 static void test_failing_allocations(void **state)
 {
     const server *s = ((fixture *)*state)->s;
-    static const char *const bodies[] = {
-        "{\"prompt\": \"no memory\", \"max_tokens\": 3, \"n\": 2, \"logprobs\": 2, \"echo\": true, \"ignore_eos\": true}",
-        "{\"prompt\": [7, 8], \"max_tokens\": 3, \"stream\": true, \"stop\": \"zz\", \"stream_options\": {\"include_usage\": true}}"};
+    static const char *const bodies[] = {"{\"prompt\": \"no memory\", \"max_tokens\": 3, \"n\": 2, \"logprobs\": 2, "
+                                         "\"echo\": true, \"ignore_eos\": true}",
+                                         "{\"prompt\": [7, 8], \"max_tokens\": 3, \"stream\": true, \"stop\": \"zz\", "
+                                         "\"stream_options\": {\"include_usage\": true}}"};
     for (size_t b = 0; b < 2; b++)
         for (int n = 1; n <= 60; n++) {
             mem_fail_after(n);
@@ -277,7 +283,8 @@ static void test_drain(void **state)
     void *own = NULL;
     start(&own);
     const server *s = ((fixture *)own)->s;
-    int fd = send_request(s, "POST", "/v1/completions", "{\"prompt\": \"a\", \"max_tokens\": 100, \"ignore_eos\": true, \"n\": 24}");
+    int fd = send_request(s, "POST", "/v1/completions",
+                          "{\"prompt\": \"a\", \"max_tokens\": 100, \"ignore_eos\": true, \"n\": 24}");
     char *ready = ask(s, "GET", "/v1/kv", ""); /* the engine's thread has seen the one before */
     free(ready);
     server_drain(((fixture *)own)->s, 0);
