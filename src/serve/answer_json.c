@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#define ENOUGH_BYTES ((size_t)256 << 10) /* of events at a time: logprobs of long prompts are large */
+
 /* OpenAI knows two ways to end; a deadline is Kvasir's. */
 static const char *finish_word(finish_reason r)
 {
@@ -139,10 +141,19 @@ static void chunk(strbuf *out, job *j, choice *c, bool ends, const served_model 
     end_chunk(out, j);
 }
 
-void answer_chunks(strbuf *out, job *j, const served_model *m)
+/* Choices that have nothing to say may end before the one that computes the prompt has all of its logprobs. */
+static bool lacks_prompt(const job *j, const choice *c)
+{
+    const job_prompt *p = &j->prompts[c->prompt];
+    return j->request.params.prompt_logprobs && p->tokens.n + 1 < p->ids.n && j->state != JOB_DONE;
+}
+
+bool answer_chunks(strbuf *out, job *j, const served_model *m)
 {
     for (size_t i = 0; i < j->n_choices; i++) {
+        if (out->n_bytes >= ENOUGH_BYTES) return false;
         choice *c = &j->choices[i];
+        if (lacks_prompt(j, c)) continue;
         bool over = c->finish != FINISH_NONE && !c->closed;
         bool grew = c->text.n_bytes > c->sent_bytes || c->tokens.n > c->sent_tokens || (over && !c->opened);
         /* A chat ends with a chunk of its own, a completion with its last text. */
@@ -151,6 +162,7 @@ void answer_chunks(strbuf *out, job *j, const served_model *m)
         chunk(out, j, c, true, m);
         c->closed = true;
     }
+    return true;
 }
 
 void answer_last(strbuf *out, const job *j, const served_model *m)

@@ -15,8 +15,8 @@
 
 /* Of a job that is DONE. */
 void answer_whole(strbuf *out, const job *j, const served_model *m);
-/* What is new in each choice since the last call, as events. */
-void answer_chunks(strbuf *out, job *j, const served_model *m);
+/* What is new in each choice since the last call, as events. False: there is more, but these are enough for now. */
+bool answer_chunks(strbuf *out, job *j, const served_model *m);
 /* The last events: usage if wanted and [DONE], or the job's error. */
 void answer_last(strbuf *out, const job *j, const served_model *m);
 

@@ -6,6 +6,8 @@
 #include "serve/answer_json.h"
 #include "serve/http.h"
 
+#define MAX_ANSWER_BYTES ((size_t)64 << 20)
+
 static void resume(void *connection)
 {
     MHD_resume_connection(connection);
@@ -54,8 +56,18 @@ static enum MHD_Result start(exchange *x, job *j, bool chat)
 static enum MHD_Result whole(exchange *x)
 {
     strbuf b;
-    strbuf_init(&b, 0);
+    api_error e;
+    strbuf_init(&b, MAX_ANSWER_BYTES);
     answer_whole(&b, x->job, &x->s->model);
+    if (b.failed) {
+        if (b.over_limit)
+            api_error_set(&e, 400, "answer_too_large", NULL,
+                          "the answer is larger than %zu MiB; ask for fewer choices or logprobs, or for a stream",
+                          MAX_ANSWER_BYTES >> 20);
+        else api_error_nomem(&e);
+        strbuf_deinit(&b);
+        return http_error(x, &e);
+    }
     return http_reply(x, 200, "application/json", &b);
 }
 

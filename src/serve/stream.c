@@ -13,8 +13,8 @@ static void collect(exchange *x)
     job *j = x->job;
     strbuf_clear(&x->out);
     x->out_sent = 0;
-    if (j->state != JOB_FAILED) answer_chunks(&x->out, j, &x->s->model);
-    if (j->state == JOB_DONE || j->state == JOB_FAILED) {
+    bool all = j->state == JOB_FAILED || answer_chunks(&x->out, j, &x->s->model);
+    if (all && (j->state == JOB_DONE || j->state == JOB_FAILED)) {
         answer_last(&x->out, j, &x->s->model);
         x->ended = true;
     } else if (x->out.n_bytes == 0 && j->comment_due) strbuf_puts(&x->out, ": keep-alive\n\n");

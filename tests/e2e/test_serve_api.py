@@ -180,6 +180,13 @@ def test_logprobs_of_a_completion(server):
     assert [choice["text"][a:b] for a, b in zip(lp["text_offset"], [*lp["text_offset"][1:], None])] == lp["tokens"]
     for token, logprob, top in list(zip(lp["tokens"], lp["token_logprobs"], lp["top_logprobs"]))[1:]:
         assert top[token] == logprob <= 0 and 3 <= len(top) <= 4 and sum(map(math.exp, top.values())) < 1.0001
+    body = {"prompt": "The sky is", "temperature": 0, "n": 2, "logprobs": 3, "echo": True}
+    for fields in ({"max_tokens": 6}, {"max_tokens": 0}):
+        whole = server.complete(**body, **fields)
+        events = server.events("/v1/completions", {**body, **fields})
+        for index in (0, 1):
+            mine = [e["choices"][0]["logprobs"] for e in events[:-1] if e["choices"][0]["index"] == index]
+            assert {key: [x for part in mine for x in part[key]] for key in lp} == whole["choices"][index]["logprobs"]
     # What an answer's tokens were given is what they are given as a prompt.
     scored = server.complete(choice["text"], max_tokens=0, logprobs=0, echo=True)["choices"][0]["logprobs"]
     assert scored["tokens"] == lp["tokens"]
@@ -276,6 +283,22 @@ def test_what_can_never_fit(server):
     assert server.complete(ids, max_tokens=8, ignore_eos=True)["choices"][0]["finish_reason"] == "length"
     full = server.post("/v1/completions", {"prompt": ids, "ignore_eos": True}).json  # by default 16, as far as they fit
     assert full["choices"][0]["finish_reason"] == "length" and full["usage"]["completion_tokens"] == 9
+
+
+def test_large_answers(server):
+    body = {"prompt": "hello " * 600, "n": 100, "max_tokens": 0, "echo": True, "logprobs": 64}
+    reply = server.post("/v1/completions", body)
+    assert reply.status == 400 and reply.json["error"]["code"] == "answer_too_large"
+    size, ends = 0, 0
+    with server.open("/v1/completions", {**body, "stream": True}) as s:
+        tail = b""
+        while b"[DONE]" not in tail:
+            part = s.recv(1 << 20)
+            assert part, tail[-200:]
+            size += len(part)
+            ends += (tail[-20:] + part).count(b'"finish_reason":"length"') - tail[-20:].count(b'"finish_reason":"length"')
+            tail = (tail + part)[-1000:]
+    assert size > 64 << 20 and ends == 100
 
 
 def test_a_deadline_ends_an_answer(server):

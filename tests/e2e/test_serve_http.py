@@ -153,7 +153,7 @@ def test_an_answer_that_nobody_fetches_is_dropped():
         sock = socket.socket()
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         sock.connect((s.host, s.port))
-        body = {"prompt": ["hello "] * 64, "max_tokens": 24, "stream": True, "ignore_eos": True, "logprobs": 64}
+        body = {"prompt": "hello " * 200, "n": 64, "max_tokens": 0, "stream": True, "echo": True, "logprobs": 64}  # 20 MB
         sock.sendall(raw("POST", "/v1/completions", json.dumps(body)))
         s.until(lambda m: sum(v for k, v in m.items() if k.startswith("kvasir_requests_total")) == 64, 120)
         time.sleep(4)  # it reads nothing, and the answers have long been ready
