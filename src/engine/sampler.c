@@ -52,7 +52,7 @@ int sampler_check(const sampler_params *p, int n_vocab, status *st)
         {"top_p", p->top_p, 0, 1},
         {"min_p", p->min_p, 0, 1},
         {"typical_p", p->typical_p, 0, 1},
-        {"repeat_penalty", p->repeat_penalty, 0.01, 100},
+        {"repeat_penalty", p->repeat_penalty, 0.01f, 100},
         {"presence_penalty", p->presence_penalty, -100, 100},
         {"frequency_penalty", p->frequency_penalty, -100, 100},
         {"penalty_last_n", p->penalty_last_n, -1, INT32_MAX},

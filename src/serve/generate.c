@@ -33,7 +33,7 @@ static int submit(exchange *x, job *j, bool chat, api_error *e)
     const served_model *m = &x->s->model;
     int n_vocab = m->m->params.n_vocab;
     int rc = request_parse(&j->request, chat, strbuf_cstr(&x->body), x->body.n_bytes, n_vocab, e);
-    strbuf_deinit(&x->body); /* all that is needed of it has been copied */
+    http_forget_body(x); /* all that is needed of it has been copied */
     make_id(j);
     make_seed(&j->request);
     if (rc == 0) rc = job_prepare(j, m, e);

@@ -9,6 +9,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
+#define MAX_BODIES 16 /* of the largest size, in memory at once */
+
 static const route routes[] = {
     {"POST", "/v1/chat/completions", false, true, handle_chat},
     {"POST", "/v1/completions", false, true, handle_completion},
@@ -192,9 +194,20 @@ static enum MHD_Result refuse_body(exchange *x)
 
 static enum MHD_Result exchange_body(exchange *x, const char *bytes, size_t *n)
 {
+    server *s = x->s;
     strbuf_add(&x->body, bytes, *n);
+    x->counted_bytes += *n;
+    s->bodies_bytes += *n;
     *n = 0;
-    return x->body.failed ? refuse_body(x) : MHD_YES;
+    bool too_much = s->bodies_bytes / MAX_BODIES > s->config.max_body_bytes;
+    return x->body.failed || too_much ? refuse_body(x) : MHD_YES;
+}
+
+void http_forget_body(exchange *x)
+{
+    x->s->bodies_bytes -= x->counted_bytes;
+    x->counted_bytes = 0;
+    strbuf_deinit(&x->body);
 }
 
 /* The request is whole, or its connection was resumed. */
@@ -226,7 +239,7 @@ void http_completed(void *cls, struct MHD_Connection *connection, void **state, 
     if (x->job) atomic_store(&x->job->cancelled, true); /* of no effect when it is done */
     if (x->watched) watch_receiving(s->watch, x->watched);
     job_unref(x->job);
-    strbuf_deinit(&x->body);
+    http_forget_body(x);
     strbuf_deinit(&x->out);
     mem_free(x);
     *state = NULL;

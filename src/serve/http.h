@@ -26,6 +26,7 @@ struct server {
     watch *watch;
     metrics figures;
     struct MHD_Daemon *daemon;
+    size_t bodies_bytes; /* of all bodies that are coming in; the HTTP thread's */
     int port;
     _Atomic int state; /* what follows is constant once it is not LOADING */
     served_model model;
@@ -45,6 +46,7 @@ typedef struct exchange {
     const char *path;
     api_error refused; /* seen in the headers, told when the request is whole */
     strbuf body;
+    size_t counted_bytes; /* of it, in the server's bodies_bytes */
     job *job;
     /* A stream. */
     strbuf out;
@@ -71,6 +73,8 @@ enum MHD_Result http_reply(exchange *x, int code, const char *type, strbuf *b);
 enum MHD_Result http_error(exchange *x, const api_error *e);
 /* Headers that every response has, then the response itself, which is given up. */
 enum MHD_Result http_queue(exchange *x, int code, const char *type, struct MHD_Response *r);
+/* The body has been read. */
+void http_forget_body(exchange *x);
 /* Suspends the connection until the job has something for it. With the job's lock. */
 void http_wait(exchange *x);
 

@@ -2,6 +2,7 @@
 import http.client
 import json
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -78,6 +79,23 @@ def test_a_chunked_body_without_end_is_refused_early(server):
         answer = read_all(s)
     assert sent < 64 << 20 and (b"HTTP/1.1 413" in answer or answer == b"")
     assert server.get("/health").status == 200
+
+
+def test_bodies_of_many_clients_are_bounded_together(server):
+    sockets = [server.connect() for _ in range(24)]
+    for s in sockets:
+        s.sendall(raw("POST", "/tokenize", "", f"Content-Length: {1 << 20}"))
+    for s in sockets:
+        try:
+            s.sendall(b" " * ((1 << 20) - 1))
+        except OSError:
+            pass
+    refused = [s for s in sockets if select.select([s], [], [], 0.5)[0]]
+    assert 4 <= len(refused) <= 8
+    assert all((answer := read_all(s)) == b"" or b"HTTP/1.1 503" in answer for s in refused)
+    for s in sockets:
+        s.close()
+    assert server.post("/tokenize", {"content": "word"}).status == 200
 
 
 def test_a_large_body_within_the_limit_is_read(server):

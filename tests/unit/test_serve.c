@@ -1,5 +1,5 @@
-/* The whole server over a tiny model: HTTP thread, engine's thread and clients' threads in one process, for the sanitizers; and with
- * allocations that fail. What it answers with a real model is tested end to end. */
+/* The whole server over a tiny model: HTTP thread, engine's thread and clients' threads in one process, for the
+ * sanitizers; and with allocations that fail. What it answers with a real model is tested end to end. */
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <setjmp.h>
