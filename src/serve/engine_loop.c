@@ -77,6 +77,11 @@ void engine_loop_drain(engine_loop *l, double timeout_s)
     pthread_mutex_unlock(&l->lock);
 }
 
+static void cancel_all(job *list)
+{
+    for (job *j = list; j; j = j->next) atomic_store(&j->cancelled, true);
+}
+
 /* Sleeps until there is something to do; false when there never will be. The jobs that came are taken out. */
 static bool wait_for_work(engine_loop *l, job **incoming)
 {
@@ -90,22 +95,29 @@ static bool wait_for_work(engine_loop *l, job **incoming)
     l->incoming_end = &l->incoming;
     bool late = l->draining && clock_ns() >= l->deadline_ns;
     pthread_mutex_unlock(&l->lock);
-    if (late)
-        for (job *j = l->running; j; j = j->next) atomic_store(&j->cancelled, true);
-    if (late)
-        for (job *j = *incoming; j; j = j->next) atomic_store(&j->cancelled, true);
+    if (late) {
+        cancel_all(l->running);
+        cancel_all(*incoming);
+    }
     return *incoming || l->running;
 }
 
+/* Its connection is to be woken after the step. */
 static void mark_dirty(engine_loop *l, job *j)
 {
     if (j->dirty) return;
     j->dirty = true;
     j->next_dirty = l->dirty;
-    l->dirty = j;
+    l->dirty = job_ref(j);
 }
 
-/* Connections are woken after the step: the team has the processors while it runs. */
+/* It has something new: of interest to a stream at once, to others at the end. */
+static void mark_grown(engine_loop *l, job *j)
+{
+    if (j->request.stream) mark_dirty(l, j);
+}
+
+/* After the step, since the team has the processors while it runs. */
 static void wake_dirty(engine_loop *l)
 {
     while (l->dirty) {
@@ -141,7 +153,7 @@ static void on_token(void *user, const token_event *t)
     pthread_mutex_unlock(&j->lock);
     if (!kept) c->out_of_memory = true;
     if (!kept) session_cancel(c->session);
-    if (j->request.stream && !j->dirty) mark_dirty(l, job_ref(j));
+    mark_grown(l, j);
 }
 
 static void on_prompt_token(void *user, const token_event *t)
@@ -190,8 +202,8 @@ static void end_job(engine_loop *l, job *j)
     pthread_mutex_lock(&l->lock);
     l->n_choices -= (int)j->n_choices;
     pthread_mutex_unlock(&l->lock);
-    if (j->dirty) job_unref(j); /* the list has a reference already */
-    else mark_dirty(l, j);
+    mark_dirty(l, j);
+    job_unref(j); /* submit's reference */
 }
 
 static void report(engine_loop *l, job *j)
@@ -224,7 +236,7 @@ static void start_job(engine_loop *l, job *j)
         pthread_mutex_unlock(&j->lock);
         j->next = l->running;
         l->running = j;
-        if (j->request.stream && !j->dirty) mark_dirty(l, job_ref(j));
+        mark_grown(l, j);
         return;
     }
     drop_sessions(j);
@@ -247,7 +259,7 @@ static void start_jobs(engine_loop *l, job *incoming)
 /* Somebody has left, or the server does. */
 static void cancel_jobs(engine_loop *l)
 {
-    for (job *j = l->running; j; j = j->next)
+    for (const job *j = l->running; j; j = j->next)
         if (atomic_load(&j->cancelled))
             for (size_t i = 0; i < j->n_choices; i++)
                 if (j->choices[i].session) session_cancel(j->choices[i].session);
@@ -279,7 +291,7 @@ static void end_choice(engine_loop *l, choice *c)
     metrics_finish(l->figures, c->finish, &c->stats, (double)(clock_ns() - j->submitted_ns) * 1e-9, c->number == 0);
     session_free(c->session);
     c->session = NULL;
-    if (j->request.stream && !j->dirty) mark_dirty(l, job_ref(j));
+    mark_grown(l, j);
 }
 
 static void collect(engine_loop *l)
