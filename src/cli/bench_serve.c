@@ -47,7 +47,7 @@ typedef struct branch {
     const work_item *item;
     int32_t *tokens; /* [item->n_answer] */
     int n;
-    double logprob;  /* of all tokens together */
+    double logprob; /* of all tokens together */
     int64_t first_ns, last_ns;
     session *s;
 } branch;
@@ -65,13 +65,13 @@ struct driver {
     const workload *w;
     const serve_config *c;
     serve_result *out;
-    item_progress *items;    /* [w->n_items] */
-    branch *branches;        /* [w->n_answers] */
-    int32_t *tokens;         /* [w->answer_tokens] */
-    double *gaps;            /* [w->answer_tokens] between tokens */
+    item_progress *items; /* [w->n_items] */
+    branch *branches;     /* [w->n_answers] */
+    int32_t *tokens;      /* [w->answer_tokens] */
+    double *gaps;         /* [w->answer_tokens] between tokens */
     size_t n_gaps;
-    int32_t *prompt;         /* [w->longest] */
-    session **sessions;      /* [n_sessions]; the first n_idle are free */
+    int32_t *prompt;    /* [w->longest] */
+    session **sessions; /* [n_sessions]; the first n_idle are free */
     int n_sessions, n_idle;
     int first_open, n_items_running; /* items before first_open have started */
     int n_over;                      /* answers */
