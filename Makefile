@@ -56,7 +56,7 @@ export UBSAN_OPTIONS ?= print_stacktrace=1
 
 # ---- Flags and libraries. The library needs PCRE2 (tokenizer), libcrypto (SHA-256), xxHash (checksums); the commands need the rest.
 LIB_PACKAGES := libpcre2-8 libcrypto libxxhash
-CLI_PACKAGES := jansson libcurl libedit libmicrohttpd
+CLI_PACKAGES := jansson libcurl libedit libmicrohttpd zlib
 CFLAGS ?= $(OPT_$(VARIANT))
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes $(if $(filter 1,$(WERROR)),-Werror)
 ifneq ($(SANITIZE_$(VARIANT)),)

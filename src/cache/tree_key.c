@@ -19,10 +19,11 @@ static void chain(const kv_tree *t, uint8_t key[KEY_BYTES], const void *data, si
     (void)ok;
 }
 
-/* Of the path that ends at n, `depth` nodes below the root: nodes [from, from + count), counted from the root. */
-static void gather(const kv_node *n, int64_t depth, int64_t from, int64_t count, const kv_node **out)
+/* Of the path that ends at n, `depth` nodes below the root: nodes [from, from + GROUP), counted from the root, as far as
+ * there are that many. */
+static void gather(const kv_node *n, int64_t depth, int64_t from, const kv_node **out)
 {
-    for (; depth > from + count; depth--) n = n->parent;
+    for (; depth > from + GROUP; depth--) n = n->parent;
     for (; depth > from; depth--, n = n->parent) out[depth - from - 1] = n;
 }
 
@@ -36,7 +37,7 @@ void kv_tree_keys(const kv_tree *t, const kv_node *n, int64_t first, int64_t cou
     memcpy(key, t->seed, sizeof key);
     chain(t, key, &root->salt, sizeof root->salt);
     for (int64_t i = 0; i < depth && count > 0; i++) {
-        if (i % GROUP == 0) gather(n, depth, i, depth - i < GROUP ? depth - i : GROUP, group);
+        if (i % GROUP == 0) gather(n, depth, i, group);
         const kv_node *at = group[i % GROUP];
         for (int64_t j = 0; j < at->n && at->first + j < first + count; j++) {
             chain(t, key, node_tokens(t, at) + j * t->block_tokens, (size_t)t->block_tokens * sizeof(int32_t));

@@ -43,15 +43,15 @@ void node_free(kv_tree *t, kv_node *n)
     mem_free(n);
 }
 
-/* Copies k blocks of a run, as they lie in memory: from block `at` of src to block `to` of dst; counted from the
- * beginning of the memory, spare ones included. Moving to the front within one run is allowed. */
-static void copy_blocks(const kv_tree *t, int32_t *dst, size_t dst_cap, size_t to, const int32_t *src, size_t src_cap,
-                        size_t at, size_t k)
+/* Copies k blocks of a run, from block `at` of src on, counted from the beginning of its memory, to the front of dst,
+ * which may be the same memory. */
+static void copy_blocks(const kv_tree *t, int32_t *dst, size_t dst_cap, const int32_t *src, size_t src_cap, size_t at,
+                        size_t k)
 {
     size_t b = (size_t)t->block_tokens;
-    memmove(dst + to * b, src + at * b, k * b * sizeof *dst);
+    memmove(dst, src + at * b, k * b * sizeof *dst);
     for (size_t slot = 0; slot < (size_t)t->n_slots; slot++)
-        memmove(dst + dst_cap * (b + slot) + to, src + src_cap * (b + slot) + at, k * sizeof *dst);
+        memmove(dst + dst_cap * (b + slot), src + src_cap * (b + slot) + at, k * sizeof *dst);
 }
 
 int node_reserve(kv_tree *t, kv_node *n, uint32_t more, status *st)
@@ -61,7 +61,7 @@ int node_reserve(kv_tree *t, kv_node *n, uint32_t more, status *st)
     if (cap < need) cap = need;
     int32_t *run = mem_alloc(run_bytes(t, cap));
     if (!run) return status_nomem(st, run_bytes(t, cap));
-    copy_blocks(t, run, cap, 0, n->run, n->cap, n->start, n->n);
+    copy_blocks(t, run, cap, n->run, n->cap, n->start, n->n);
     t->counts.bytes += run_bytes(t, cap) - run_bytes(t, n->cap);
     mem_free(n->run);
     n->run = run;
@@ -74,7 +74,7 @@ int node_reserve(kv_tree *t, kv_node *n, uint32_t more, status *st)
 static void trim(kv_tree *t, kv_node *n)
 {
     if (n->start < n->n) return;
-    copy_blocks(t, n->run, n->n, 0, n->run, n->cap, n->start, n->n);
+    copy_blocks(t, n->run, n->n, n->run, n->cap, n->start, n->n);
     t->counts.bytes -= run_bytes(t, n->cap) - run_bytes(t, n->n);
     n->start = 0;
     n->cap = n->n;
@@ -113,7 +113,7 @@ void node_append(kv_tree *t, kv_node *n, const int32_t *ids, block_id *const *bl
 void node_split(kv_tree *t, kv_node *lower, kv_node *upper, uint32_t k)
 {
     assert(k > 0 && k < lower->n && upper->cap >= k);
-    copy_blocks(t, upper->run, upper->cap, 0, lower->run, lower->cap, lower->start, k);
+    copy_blocks(t, upper->run, upper->cap, lower->run, lower->cap, lower->start, k);
     upper->first = lower->first;
     upper->n = k;
     upper->parent = lower->parent;

@@ -12,9 +12,9 @@ from program import KVASIR
 from serving import Server
 
 FULL = bool(os.environ.get("TEST_FULL"))
-N_REQUESTS = 10000 if FULL else 250
+N_REQUESTS = 10000 if FULL else 150
 WORKERS = 24
-N_KINDS = 24
+N_KINDS = 16
 WORDS = "memory cache block prefix token attention kernel river stone light garden window letter paper".split()
 
 
@@ -117,6 +117,7 @@ def soak(n_requests, program=KVASIR):
         s.idle()
         metrics = s.metrics()
         assert metrics["kvasir_preemptions_total"] > 0
+        assert s.get("/v1/kv?audit=1").json["audit"] == "clean"
         assert resident_kib(s) < early * 1.1 + 8192
         assert s.get("/v1/kv?audit=1").json["audit"] == "clean"
         assert s.stop() == 0

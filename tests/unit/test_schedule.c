@@ -499,6 +499,12 @@ static void refuses_what_can_never_fit(void **state)
     assert_int_equal(talk_try(&k, ids, 101, &p, &st), ST_LIMIT);
     assert_non_null(strstr(st.text, "101"));
     assert_non_null(strstr(st.text, "100"));
+    const double wrong[] = {-1, 1e9, INFINITY, NAN};
+    for (int i = 0; i < 8; i++) {
+        p = talk_params(5);
+        *(i < 4 ? &p.deadline_s : &p.pin_s) = wrong[i % 4];
+        assert_int_equal(talk_try(&k, ids, 10, &p, &st), ST_ARG);
+    }
     assert_int_equal(engine_n_active(e), 0);
     session_free(k.s);
     engine_free(e);

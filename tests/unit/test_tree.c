@@ -409,6 +409,27 @@ static void test_windows(void **state)
     fell(&f);
 }
 
+/* How many blocks before its end a hit needs, for windows of all remainders. */
+static void test_window_sizes(void **state)
+{
+    (void)state;
+    for (int window = 1; window <= 4 * B; window++) {
+        forest f = plant(2, window);
+        block_id ids[MAX_SLOTS][MAX_BLOCKS];
+        kv_node *n = append(&f, lock(&f, 1, ""), "aaaabbbbccccddddeeeeffff", ids);
+        int first_row = 6 * B - window + 1, needed = 6 - (first_row > 0 ? first_row : 0) / B;
+        for (int i = 0; i < 6; i++) let_go(&f, 1, ids[1][i], true);
+        for (int gone = 0; gone < 6; gone++) { /* the first `gone` blocks */
+            kv_match m = match(&f, 1, "aaaabbbbccccddddeeeeffff");
+            assert_int_equal(m.n_blocks == 6, 6 - gone >= needed);
+            assert_true(kv_tree_evict(f.t, 1));
+        }
+        for (int i = 0; i < 6; i++) pool_unref(f.pools[0], ids[0][i]);
+        kv_tree_unlock(f.t, n);
+        fell(&f);
+    }
+}
+
 /* Blocks behind windows first, the oldest first; then leaves; then what rests on paths that stay. */
 static void test_order_of_a_windowed_slot(void **state)
 {
@@ -787,6 +808,17 @@ static void test_memory(void **state)
     assert_int_equal(mem_stats().bytes, bytes);
 }
 
+/* Uses the first `have` blocks of ids and adds those up to n_blocks. */
+static void add_run(kv_tree *t, uint64_t salt, const int32_t *ids, int have, int n_blocks)
+{
+    kv_node *n;
+    status st = STATUS_INIT;
+    kv_match m = kv_tree_match(t, salt, ids, have * B);
+    assert_int_equal(kv_tree_lock(t, salt, &m, 0, &n, &st), ST_OK);
+    assert_int_equal(kv_tree_insert(t, &n, ids + have * B, n_blocks - have, NULL, &st), ST_OK);
+    kv_tree_unlock(t, n);
+}
+
 /* What the tree says of its memory is what it takes, rounding by the heap apart. */
 static void test_bytes(void **state)
 {
@@ -808,6 +840,22 @@ static void test_bytes(void **state)
     kv_tree_clear(f.t);
     audit(f.t);
     assert_true(kv_tree_count(f.t).bytes < told / 8);
+
+    /* A run that is split again and again gives back what its heads took: it ends as if it had been made like that. */
+    int32_t run[256 * B];
+    uint64_t bytes[2], nodes[2];
+    for (int i = 0; i < 256 * B; i++) run[i] = i;
+    for (uint64_t way = 0; way < 2; way++) {
+        uint64_t empty = kv_tree_count(f.t).bytes, no_nodes = kv_tree_count(f.t).nodes;
+        if (way == 0) add_run(f.t, way, run, 0, 256);
+        for (int i = 0; i < 256; i++) add_run(f.t, way, run, i, way ? i + 1 : i);
+        assert_int_equal(kv_tree_match(f.t, way, run, 256 * B).n_blocks, 256);
+        bytes[way] = kv_tree_count(f.t).bytes - empty;
+        nodes[way] = kv_tree_count(f.t).nodes - no_nodes;
+    }
+    assert_int_equal(nodes[0], nodes[1]);
+    assert_in_range(bytes[0], bytes[1] - 1000, bytes[1] + 1000); /* the order of eviction grows in steps */
+    assert_in_range(mem_stats().bytes - before, kv_tree_count(f.t).bytes, kv_tree_count(f.t).bytes + 514 * 2 * 16);
     fell(&f);
 }
 
@@ -824,6 +872,7 @@ int main(void)
         cmocka_unit_test(test_insert_meets_what_is_there),
         cmocka_unit_test(test_missing_blocks),
         cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_window_sizes),
         cmocka_unit_test(test_order_of_a_windowed_slot),
         cmocka_unit_test(test_evict_frees),
         cmocka_unit_test(test_whole_blocks),
