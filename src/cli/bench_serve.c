@@ -268,8 +268,9 @@ static int sum_up_times(driver *d, status *st)
 {
     serve_result *r = d->out;
     size_t n = 0, n_tpot = 0;
-    double *ttft = mem_array((size_t)d->w->n_answers * 2, sizeof *ttft), *tpot = ttft + d->w->n_answers;
+    double *ttft = mem_array((size_t)d->w->n_answers * 2, sizeof *ttft);
     if (!ttft) return status_nomem(st, (uint64_t)d->w->n_answers * 2 * sizeof *ttft);
+    double *tpot = ttft + d->w->n_answers;
     for (int i = 0; i < d->w->n_answers; i++) {
         const branch *b = &d->branches[i];
         if (!is_whole(b)) continue;
