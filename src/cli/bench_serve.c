@@ -349,7 +349,8 @@ static int warm_up(engine *e, const workload *w, status *st)
     kv_seq *seq;
     int n = w->items[0].n_ids < engine_chunk(e) ? w->items[0].n_ids : engine_chunk(e);
     if (kv_seq_new(&seq, engine_cache(e), st)) return st->code;
-    engine_feed(e, &(feed){seq, w->ids + w->items[0].first, n, false}, 1, NULL, NULL, st);
+    feed f = {seq, w->ids + w->items[0].first, n, false};
+    engine_feed(e, &f, 1, NULL, NULL, st);
     kv_seq_free(seq);
     return st->code;
 }
