@@ -127,7 +127,7 @@ static const branch *ranked(const driver *d, const work_item *item, int rank)
     for (int i = 0; i < item->n_branches; i++) {
         int better = 0;
         for (int k = 0; k < item->n_branches; k++)
-            better += all[k].logprob > all[i].logprob || (all[k].logprob == all[i].logprob && k < i);
+            better += all[k].logprob > all[i].logprob || (k < i && all[k].logprob == all[i].logprob);
         if (better == rank) return &all[i];
     }
     return NULL;
