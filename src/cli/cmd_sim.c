@@ -100,7 +100,8 @@ static int run(const args *a, status *st)
     if (!capacities) return status_nomem(st, ((size_t)n + 1) * sizeof *capacities), 1;
     for (int i = 0; i < n; i++) {
         if (parse_count(args_string_at(a, "blocks", i), &capacities[i])) continue;
-        status_set(st, ST_ARG, STATUS_NO_POS, "--blocks takes a number of blocks such as 4096, 10k or 1.5M, not '%.40s'",
+        status_set(st, ST_ARG, STATUS_NO_POS,
+                   "--blocks takes a number of blocks such as 4096, 10k or 1.5M, not '%.40s'",
                    args_string_at(a, "blocks", i));
         mem_free(capacities);
         return 2;
@@ -129,10 +130,11 @@ const command cmd_sim = {
     .min_positional = 2,
     .max_positional = 2,
     .summary = "Replay a trace of requests through the cache's tree, without a model",
-    .details = "Reads a trace (JSON lines, plain or gzip; - for standard input) and says how many of its blocks a cache "
-               "of so many blocks would have had, with the tree and the policies of the engine. Each line is a request, "
-               "with timestamp and hash_ids, the ids of its prompt's blocks; or a conversation, with hash_id_scope and "
-               "requests, each with t and hash_ids. An id names a block and everything before it.\n\n"
+    .details = "Reads a trace (JSON lines, plain or gzip; - for standard input) and says how many of its blocks a "
+               "cache of so many blocks would have had, with the tree and the policies of the engine. Each line is a "
+               "request, with timestamp and hash_ids, the ids of its prompt's blocks; or a conversation, with "
+               "hash_id_scope and requests, each with t and hash_ids. An id names a block and everything before "
+               "it.\n\n"
                "Requests are served one at a time, in order of time. A hit is a block of the longest prefix in the "
                "tree; flat-lru looks up each block by itself in one list, as a comparison.\n\n"
                "Examples:\n\n"
