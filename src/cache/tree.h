@@ -61,8 +61,8 @@ typedef struct kv_match {
     int64_t next_index; /* number of that block, counted from the root: n_blocks */
 } kv_match;
 
-/* The longest prefix of ids [0, n) in the tree that every slot can serve; its rows are of the block that shares most, if
- * every slot has that one. Changes nothing. */
+/* The longest prefix of ids [0, n) in the tree that every slot can serve; its rows are of the block that shares most,
+ * if every slot has that one. Changes nothing. */
 kv_match kv_tree_match(const kv_tree *t, uint64_t salt, const int32_t *ids, int64_t n);
 /* Locks the match's full blocks (a node is split where they end inside one) and counts a use of the path. priority:
  * the highest of those given counts (policy "priority"). The root of the salt is made where it is missing.
@@ -92,9 +92,8 @@ void kv_tree_rest(kv_tree *t, int slot, block_id id, bool behind);
 /* It has one again. */
 void kv_tree_wake(kv_tree *t, int slot, block_id id);
 /* Frees at least one block of the slot's pool if any of its blocks is CACHED; false when none is, or only such as a lock
- * without references keeps. A slot without a
- * window: the policy's leaf loses its last block, in all slots. A windowed one: blocks behind windows, oldest first;
- * then leaves; then what rests. */
+ * without references keeps. A slot without a window: the policy's leaf loses its last block, in all slots. A windowed
+ * one: blocks behind windows, oldest first; then leaves; then what rests. */
 bool kv_tree_evict(kv_tree *t, int slot);
 /* Without slots: drops the policy's block. */
 bool kv_tree_evict_leaf(kv_tree *t);

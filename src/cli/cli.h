@@ -57,7 +57,7 @@ int args_n_positional(const args *a);
 const char *args_positional(const args *a, int i); /* NULL past the last */
 
 typedef struct command {
-    const char *name; /* "tokenize" */
+    const char *name; /* "tokenize"; or two words, "bench serve", also beside a command of the first word alone */
     const char
         *positional; /* "MODEL [TEXT]"; MODEL, FILE and words in lower case (bash|zsh) complete to what they name */
     int min_positional, max_positional; /* max -1 = any number */

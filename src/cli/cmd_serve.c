@@ -16,7 +16,8 @@
 typedef struct serving {
     server *server;
     runtime r;
-    strbuf chat_template;
+    strbuf chat_template; /* of --chat-template */
+    char *name;           /* what clients call the model */
     pthread_t signals; /* the thread that waits for them */
     double drain_s;
     _Atomic bool loaded, over;
@@ -137,11 +138,11 @@ static void print_url(FILE *to, const serving *s, const args *a)
     fprintf(to, "http://%s%s%s:%d", v6 ? "[" : "", host, v6 ? "]" : "", server_port(s->server));
 }
 
-static void print_start(const serving *s, const args *a, const char *name)
+static void print_start(const serving *s, const args *a)
 {
     char bytes[BYTES_TEXT];
     const kv_cache *c = engine_cache(s->r.e);
-    printf("serving %s at ", name);
+    printf("serving %s at ", s->name);
     print_url(stdout, s, a);
     printf(" | context %d | cache %llu tokens (%s) | %lld at once, %lld may wait\n", engine_context(s->r.e),
            cache_tokens(c), bytes_text(bytes, kv_cache_bytes(c)), (long long)args_int(a, "parallel"),
@@ -162,21 +163,17 @@ static char *served_name(const args *a)
 
 static int serve(serving *s, const args *a, status *st)
 {
-    char *name = served_name(a);
-    if (!name) return status_nomem(st, 0);
-    server_model m = {.name = name,
+    s->name = served_name(a);
+    if (!s->name) return status_nomem(st, 0);
+    server_model m = {.name = s->name,
                       .chat_template = s->chat_template.n_bytes ? strbuf_cstr(&s->chat_template)
                                                                 : s->r.m->chat_template,
                       .max_choices = (int)(args_int(a, "parallel") + args_int(a, "queue"))};
-    if (server_open(s->server, s->r.e, &m, st) == ST_OK) {
-        print_start(s, a, name);
-        atomic_store(&s->loaded, true);
-        server_run(s->server);
-    }
-    server_free(s->server);
-    s->server = NULL;
-    mem_free(name);
-    return st->code;
+    if (server_open(s->server, s->r.e, &m, st)) return st->code;
+    atomic_store(&s->loaded, true);
+    print_start(s, a);
+    server_run(s->server);
+    return ST_OK;
 }
 
 static int run(const args *a, status *st)
@@ -192,9 +189,10 @@ static int run(const args *a, status *st)
         fprintf(stderr, ", loading %s\n", args_positional(a, 0));
         if (load(&s, a, st) == ST_OK) serve(&s, a, st);
     }
-    stop_signals_thread(&s);
+    stop_signals_thread(&s); /* it knows the server */
     server_free(s.server);
     runtime_close(&s.r);
+    mem_free(s.name);
     strbuf_deinit(&s.chat_template);
     return st->code ? 1 : 0;
 }

@@ -65,12 +65,38 @@ static completes of_option(const option_spec *o)
     return c;
 }
 
+/* The length of the first word of the i-th command's name; its second word, NULL where there is none. */
+static int first_length(int i)
+{
+    return (int)strcspn(commands[i]->name, " ");
+}
+
+static const char *second_word(int i)
+{
+    const char *blank = strchr(commands[i]->name, ' ');
+    return blank ? blank + 1 : NULL;
+}
+
+/* Whether the i-th command is the first of those that begin with its first word. */
+static bool opens_word(int i)
+{
+    for (int k = 0; k < i; k++)
+        if (first_length(k) == first_length(i) &&
+            strncmp(commands[k]->name, commands[i]->name, (size_t)first_length(i)) == 0)
+            return false;
+    return true;
+}
+
 /* The words that are known now: choices, commands, catalogue names. */
 static void put_words(strbuf *b, const completes *c)
 {
     const char *blank = *c->words ? " " : "";
     strbuf_puts(b, c->words);
-    for (int i = 0; c->commands && commands[i]; i++, blank = " ") strbuf_printf(b, "%s%s", blank, commands[i]->name);
+    for (int i = 0; c->commands && commands[i]; i++) {
+        if (!opens_word(i)) continue;
+        strbuf_printf(b, "%s%.*s", blank, first_length(i), commands[i]->name);
+        blank = " ";
+    }
     for (const catalogue_entry *e = catalogue; c->catalogue && e->name; e++, blank = " ")
         strbuf_printf(b, "%s%s", blank, e->name);
 }
@@ -93,7 +119,7 @@ static const char bash_head[] =
     "_kvasir_models() { compopt -o filenames 2>/dev/null; _kvasir_offer < <(command kvasir ls --names 2>/dev/null); }\n"
     "_kvasir_files() { compopt -o filenames 2>/dev/null; _kvasir_offer < <(compgen -f -- \"$cur\"); }\n"
     "_kvasir() {\n"
-    "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
+    "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} cmd=${COMP_WORDS[1]}\n"
     "    COMPREPLY=()\n"
     "    if [[ $cur == = ]]; then cur=; # --name=value comes as three words\n"
     "    elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi\n";
@@ -114,8 +140,8 @@ static void bash_values(strbuf *b, const command *cmd)
     const option_spec *o;
     for (int i = 0; (o = command_option(cmd, i)); i++) {
         if (o->kind == OPTION_FLAG) continue;
-        strbuf_printf(b, "    '%s --%s'", cmd->name, o->name);
-        if (o->letter) strbuf_printf(b, "|'%s -%c'", cmd->name, o->letter);
+        strbuf_printf(b, "    '%s:--%s'", cmd->name, o->name);
+        if (o->letter) strbuf_printf(b, "|'%s:-%c'", cmd->name, o->letter);
         strbuf_puts(b, ")");
         completes c = of_option(o);
         bash_action(b, &c);
@@ -133,20 +159,37 @@ static void put_option_names(strbuf *b, const command *cmd)
     }
 }
 
+/* Names of two words: the second one is offered after the first, here or after help; from the third word on they are
+ * the command. */
+static void bash_second_words(strbuf *b)
+{
+    strbuf_puts(b, "    if (( COMP_CWORD == 2 )) || [[ $cmd == help && COMP_CWORD -eq 3 ]]; then case $prev in\n");
+    for (int i = 0; commands[i]; i++)
+        if (second_word(i))
+            strbuf_printf(b, "    %.*s) _kvasir_words %s ;;\n", first_length(i), commands[i]->name, second_word(i));
+    strbuf_puts(b, "    esac; fi\n    if [[ $cmd == help ]] && (( COMP_CWORD > 2 )); then return; fi\n"
+                   "    if (( COMP_CWORD > 2 )); then case \"$cmd ${COMP_WORDS[2]}\" in\n");
+    for (int i = 0; commands[i]; i++)
+        if (second_word(i)) strbuf_printf(b, "    '%s') cmd='%s' ;;\n", commands[i]->name, commands[i]->name);
+    strbuf_puts(b, "    esac; fi\n");
+}
+
 static void bash_script(strbuf *b)
 {
     completes all = {.commands = true};
     strbuf_puts(b, bash_head);
     strbuf_puts(b, "    if (( COMP_CWORD == 1 )); then _kvasir_words ");
     put_words(b, &all);
-    strbuf_puts(b, " --help --version; return; fi\n    case \"${COMP_WORDS[1]} $prev\" in\n");
+    strbuf_puts(b, " --help --version; return; fi\n");
+    bash_second_words(b);
+    strbuf_puts(b, "    case \"$cmd:$prev\" in\n");
     for (int i = 0; commands[i]; i++) bash_values(b, commands[i]);
-    strbuf_puts(b, "    esac\n    case \"${COMP_WORDS[1]} $cur\" in\n");
+    strbuf_puts(b, "    esac\n    case \"$cmd:$cur\" in\n");
     for (int i = 0; commands[i]; i++) {
-        strbuf_printf(b, "    '%s -'*) _kvasir_words", commands[i]->name);
+        strbuf_printf(b, "    '%s:-'*) _kvasir_words", commands[i]->name);
         put_option_names(b, commands[i]);
         completes c = of_positional(commands[i]);
-        strbuf_printf(b, " ;;\n    '%s '*)", commands[i]->name);
+        strbuf_printf(b, " ;;\n    '%s:'*)", commands[i]->name);
         bash_action(b, &c);
         strbuf_puts(b, " : ;;\n");
     }
@@ -205,6 +248,19 @@ static void zsh_option(strbuf *b, const option_spec *o)
     strbuf_deinit(&tail);
 }
 
+/* As bash_second_words. */
+static void zsh_second_words(strbuf *b)
+{
+    strbuf_puts(b, "    if (( CURRENT == 3 )); then case $words[2] in\n");
+    for (int i = 0; commands[i]; i++)
+        if (second_word(i)) strbuf_printf(b, "    %.*s) compadd %s ;;\n", first_length(i), commands[i]->name, second_word(i));
+    strbuf_puts(b, "    esac; fi\n    cmd=$words[2]\n    if (( CURRENT > 3 )); then case \"$cmd $words[3]\" in\n");
+    for (int i = 0; commands[i]; i++)
+        if (second_word(i))
+            strbuf_printf(b, "    '%s') cmd='%s'; shift words; (( CURRENT-- )) ;;\n", commands[i]->name, commands[i]->name);
+    strbuf_puts(b, "    esac; fi\n");
+}
+
 static void zsh_script(strbuf *b)
 {
     strbuf_puts(b,
@@ -214,14 +270,16 @@ static void zsh_script(strbuf *b)
                 "_kvasir_models_and_files() { _alternative 'models:model:_kvasir_models' 'files:file:_files' }\n"
                 "_kvasir() {\n    local cmd\n    if (( CURRENT == 2 )); then\n        local -a all\n        all=(\n");
     for (int i = 0; commands[i]; i++) {
-        strbuf_printf(b, "            '%s:", commands[i]->name);
+        if (!opens_word(i)) continue;
+        strbuf_printf(b, "            '%.*s:", first_length(i), commands[i]->name);
         zsh_text(b, commands[i]->summary);
         strbuf_puts(b, "'\n");
     }
-    strbuf_puts(b, "        )\n        _describe command all\n        return\n    fi\n"
-                   "    cmd=$words[2]\n    shift words\n    (( CURRENT-- ))\n    case $cmd in\n");
+    strbuf_puts(b, "        )\n        _describe command all\n        return\n    fi\n");
+    zsh_second_words(b);
+    strbuf_puts(b, "    shift words\n    (( CURRENT-- ))\n    case $cmd in\n");
     for (int i = 0; commands[i]; i++) {
-        strbuf_printf(b, "    %s)\n        _arguments", commands[i]->name);
+        strbuf_printf(b, "    '%s')\n        _arguments", commands[i]->name);
         const option_spec *o;
         for (int k = 0; (o = command_option(commands[i], k)); k++) zsh_option(b, o);
         if (commands[i]->max_positional != 0) {
@@ -259,7 +317,7 @@ static void fish_action(strbuf *b, const completes *c)
 
 static void fish_option(strbuf *b, const command *cmd, const option_spec *o)
 {
-    strbuf_printf(b, "complete -c kvasir -n '__fish_seen_subcommand_from %s' -l %s", cmd->name, o->name);
+    strbuf_printf(b, "complete -c kvasir -n '__kvasir_is %s' -l %s", cmd->name, o->name);
     if (o->letter) strbuf_printf(b, " -s %c", o->letter);
     if (o->kind != OPTION_FLAG) {
         completes c = of_option(o);
@@ -270,22 +328,48 @@ static void fish_option(strbuf *b, const command *cmd, const option_spec *o)
     fish_text(b, o->help);
     strbuf_putc(b, '\n');
     if (!option_on_by_default(o)) return;
-    strbuf_printf(b, "complete -c kvasir -n '__fish_seen_subcommand_from %s' -l no-%s -d 'the contrary of --%s'\n",
+    strbuf_printf(b, "complete -c kvasir -n '__kvasir_is %s' -l no-%s -d 'the contrary of --%s'\n",
                   cmd->name, o->name, o->name);
+}
+
+/* Which command the words before the cursor name. */
+static void fish_head(strbuf *b)
+{
+    strbuf_puts(b, "# fish completion for kvasir\n"
+                   "function __kvasir_is\n"
+                   "    set -l words (commandline -opc)\n"
+                   "    set -l cmd \"$words[2]\"\n"
+                   "    switch \"$words[2] $words[3]\"\n");
+    for (int i = 0; commands[i]; i++)
+        if (second_word(i))
+            strbuf_printf(b, "        case '%s'\n            set cmd '%s'\n", commands[i]->name, commands[i]->name);
+    strbuf_puts(b, "    end\n    test \"$cmd\" = \"$argv\"\nend\ncomplete -c kvasir -f\n");
+}
+
+static void fish_name(strbuf *b, int i)
+{
+    if (opens_word(i)) {
+        strbuf_printf(b, "complete -c kvasir -n __fish_use_subcommand -a %.*s -d ", first_length(i), commands[i]->name);
+        fish_text(b, commands[i]->summary);
+        strbuf_putc(b, '\n');
+    }
+    if (!second_word(i)) return;
+    strbuf_printf(b, "complete -c kvasir -n '__kvasir_is %.*s' -a %s -d ", first_length(i),
+                  commands[i]->name, second_word(i));
+    fish_text(b, commands[i]->summary);
+    strbuf_putc(b, '\n');
 }
 
 static void fish_script(strbuf *b)
 {
-    strbuf_puts(b, "# fish completion for kvasir\ncomplete -c kvasir -f\n");
+    fish_head(b);
     for (int i = 0; commands[i]; i++) {
-        strbuf_printf(b, "complete -c kvasir -n __fish_use_subcommand -a %s -d ", commands[i]->name);
-        fish_text(b, commands[i]->summary);
-        strbuf_putc(b, '\n');
+        fish_name(b, i);
         const option_spec *o;
         for (int k = 0; (o = command_option(commands[i], k)); k++) fish_option(b, commands[i], o);
         completes c = of_positional(commands[i]);
         if (!has_words(&c) && !c.models && !c.files) continue;
-        strbuf_printf(b, "complete -c kvasir -n '__fish_seen_subcommand_from %s'", commands[i]->name);
+        strbuf_printf(b, "complete -c kvasir -n '__kvasir_is %s'", commands[i]->name);
         fish_action(b, &c);
         strbuf_putc(b, '\n');
     }

@@ -244,12 +244,11 @@ static const option_spec options[] = {
 
 static int run(const args *a, status *st)
 {
-    const char *name = args_positional(a, 0);
-    const command *c = name ? command_find(name) : NULL;
-    if (name && !c) {
-        command_unknown(name, st);
-        return 2;
-    }
+    const char *first = args_positional(a, 0), *second = args_positional(a, 1);
+    int n_words;
+    const command *c = command_find(first, second, &n_words);
+    if (first && !c) return command_unknown(first, st), 2;
+    if (second && n_words == 1) return status_set(st, ST_ARG, STATUS_NO_POS, "'%s' is one argument too many", second), 2;
     strbuf b;
     strbuf_init(&b, 0);
     if (args_flag(a, "man")) help_man(&b);
@@ -263,10 +262,10 @@ static int run(const args *a, status *st)
 
 const command cmd_help = {
     .name = "help",
-    .positional = "[COMMAND]",
-    .max_positional = 1,
+    .positional = "[COMMAND...]",
+    .max_positional = 2,
     .summary = "Explain Kvasir, or one of its commands",
-    .details = "Examples:\n\n  kvasir help pull\n  kvasir help --man | man -l -\n",
+    .details = "Examples:\n\n  kvasir help pull\n  kvasir help bench serve\n  kvasir help --man | man -l -\n",
     .options = options,
     .run = run,
 };

@@ -79,8 +79,9 @@ static int dispatch(int argc, char **argv)
     const char *word = argv[1];
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) return show(overview, NULL, stdout);
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) word = "version";
-    const command *c = command_find(word);
-    if (c) return run_command(c, argc - 2, argv + 2);
+    int n_words;
+    const command *c = command_find(word, argv[2], &n_words);
+    if (c) return run_command(c, argc - 1 - n_words, argv + 1 + n_words);
     status st = STATUS_INIT;
     command_unknown(word, &st);
     return usage_error("", &st);

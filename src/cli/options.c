@@ -40,10 +40,19 @@ const option_spec *command_option(const command *c, int i)
     return i == 0 ? &help_option : NULL;
 }
 
-const command *command_find(const char *name)
+/* Whether a name is these words; second may be NULL. */
+static bool is_name(const char *name, const char *first, const char *second)
 {
-    for (int i = 0; commands[i]; i++)
-        if (strcmp(commands[i]->name, name) == 0) return commands[i];
+    size_t n = strlen(first);
+    if (strncmp(name, first, n) != 0) return false;
+    return second ? name[n] == ' ' && strcmp(name + n + 1, second) == 0 : !name[n];
+}
+
+const command *command_find(const char *first, const char *second, int *n_words)
+{
+    for (*n_words = first ? second ? 2 : 1 : 0; *n_words; --*n_words, second = NULL)
+        for (int i = 0; commands[i]; i++)
+            if (is_name(commands[i]->name, first, second)) return commands[i];
     return NULL;
 }
 
@@ -53,6 +62,9 @@ int command_unknown(const char *word, status *st)
     nearest_init(&near, word);
     bool is_option = *word == '-';
     for (int i = 0; commands[i] && !is_option; i++) nearest_offer(&near, commands[i]->name);
+    size_t n = strlen(word);
+    for (int i = 0; commands[i]; i++) /* the first word of a longer name */
+        if (strncmp(commands[i]->name, word, n) == 0 && commands[i]->name[n] == ' ') near.best = commands[i]->name;
     if (is_option) {
         nearest_offer(&near, "--help");
         nearest_offer(&near, "--version");

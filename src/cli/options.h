@@ -24,8 +24,9 @@ void args_free(args *a);
 
 /* The i-th option of a command: those of its table, then --help; NULL past the last. */
 const option_spec *command_option(const command *c, int i);
-/* NULL when there is none. */
-const command *command_find(const char *name);
+/* The command that the words name (NULL where there are no more), by both of them if there is one, else by the first.
+ * *n_words: how many words that took. NULL when there is none. */
+const command *command_find(const char *first, const char *second, int *n_words);
 /* ST_ARG: there is no such command; names the nearest. */
 int command_unknown(const char *word, status *st);
 /* A flag that --no-NAME turns off. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/groups.h"
 
 static void show_progress(void *user, uint64_t done, uint64_t total)
 {
@@ -54,7 +55,7 @@ static int engine_settings(engine_config *c, const args *a, status *st)
         return status_set(st, ST_ARG, STATUS_NO_POS,
                           "--block-size %d is not a power of two; choose 8, 16, 32, 64, 128 or 256", c->block_tokens);
     c->chunk = (int)args_int(a, "chunk");
-    c->kv_memory_bytes = args_bytes(a, "kv-memory");
+    if (args_given(a, "kv-memory")) c->kv_memory_bytes = args_bytes(a, "kv-memory");
     return ST_OK;
 }
 
@@ -83,6 +84,18 @@ void runtime_close(runtime *r)
     model_free(r->m);
     threads_free(r->team);
     *r = (runtime){0};
+}
+
+int runtime_cache_bytes(uint64_t *out, const runtime *r, const args *a, engine_config base, int n_seqs, status *st)
+{
+    kv_groups groups;
+    if (engine_settings(&base, a, st)) return st->code;
+    kv_groups_init(&groups, &r->m->params);
+    uint64_t one = 0, step = (uint64_t)(base.chunk > base.n_sessions ? base.chunk : base.n_sessions);
+    for (int g = 0; g < groups.n; g++)
+        one += kv_bytes(&groups.group[g], base.format, base.block_tokens, (uint64_t)base.context, step);
+    *out = one * (uint64_t)n_seqs;
+    return ST_OK;
 }
 
 double runtime_cache_read(const runtime *r, double n_tokens)

@@ -36,11 +36,14 @@ typedef struct runtime {
 /* Opens the team, the model (by path or name, with a progress bar) and the engine. base holds what the command decides;
  * the options fill in the rest. On failure nothing is left open. */
 int runtime_open(runtime *r, const args *a, const char *model_name, engine_config base, status *st);
-/* In two steps, for several engines one after the other. base.block_tokens goes before the option. */
+/* In two steps, for several engines one after the other. base.block_tokens goes before the option,
+ * base.kv_memory_bytes after it. */
 int runtime_open_model(runtime *r, const args *a, const char *model_name, int context, status *st);
 int runtime_open_engine(runtime *r, const args *a, engine_config base, status *st);
 void runtime_close_engine(runtime *r);
 void runtime_close(runtime *r);
+/* Memory for that many of the longest sequences of an engine of these settings. */
+int runtime_cache_bytes(uint64_t *out, const runtime *r, const args *a, engine_config base, int n_seqs, status *st);
 /* Bytes of K and V that one token reads after n_tokens of context, in all layers. */
 double runtime_cache_read(const runtime *r, double n_tokens);
 

@@ -114,6 +114,7 @@ typedef struct generate_params {
     int64_t keep;
 } generate_params;
 #define MAX_LOGPROBS 64
+#define MAX_SECONDS (7 * 24 * 3600) /* of deadlines and pins */
 
 typedef struct session_stats {
     /* reused: of the prompt, found in the cache when the session was first admitted */
@@ -152,7 +153,6 @@ int engine_n_active(const engine *e);
 /* Keeps what the cache has of a prefix for some time: it is not evicted while running answers can do without its blocks.
  * *n_pinned: tokens. ST_LIMIT when there are too many pins. */
 int engine_pin(engine *e, uint64_t salt, const int32_t *ids, size_t n, double seconds, int64_t *n_pinned, status *st);
-#define PIN_MAX_SECONDS (7 * 24 * 3600)
 
 typedef struct engine_stats {
     int running, waiting;                /* sessions, now */

@@ -67,16 +67,25 @@ static int add_session(engine *e, session *s, int64_t most)
     return n;
 }
 
+/* Whether a running session is still at its prompt, the rows that it has in this step's batch included. */
+static bool at_prompt(const engine *e, const session *s)
+{
+    if (session_pending(s) > 1) return true;
+    for (int i = 0; i < e->n_seqs; i++)
+        if (e->owners[i] == s) return kv_seq_len(s->seq) - e->old_len[i] > 1;
+    return false;
+}
+
 /* A running session computes more of s's prompt than the cache has: worth waiting for. */
 static bool prefix_is_coming(const engine *e, const session *s, int64_t cached)
 {
     int64_t b = kv_cache_block_tokens(e->cache);
     if (!kv_cache_tree(e->cache) || s->params.prompt_logprobs) return false;
     for (const session *r = e->sessions; r; r = r->next) {
-        if (!r->running || session_pending(r) <= 1 || r->params.salt != s->params.salt) continue;
+        if (!r->running || r->params.salt != s->params.salt) continue;
         int64_t same = 0, most = lesser(s->n_ids - 1, r->n_ids);
         while (same < most && r->ids[same] == s->ids[same]) same++;
-        if (same / b * b > cached) return true;
+        if (same / b * b > cached && at_prompt(e, r)) return true;
     }
     return false;
 }
@@ -97,7 +106,7 @@ static bool fits_reserved(const engine *e, const session *s)
 static bool may_fit(const engine *e, const session *s, int64_t cached)
 {
     for (int g = 0; g < kv_cache_n_groups(e->cache); g++)
-        if (kv_cache_blocks(e->cache, g, s->n_ids) >
+        if (kv_cache_blocks(e->cache, g, s->n_ids) + (uint64_t)e->n_running >
             (uint64_t)kv_cache_available(e->cache, g) + (uint64_t)cached / (uint64_t)kv_cache_block_tokens(e->cache))
             return false;
     return true;
@@ -146,6 +155,17 @@ static bool enters(engine *e, session *s, int rows_left, bool *blocked)
     if (prefix_is_coming(e, s, cached)) return false;
     if (admit(e, s, cached)) return true;
     *blocked = session_active(s);
+    return false;
+}
+
+bool schedule_lacks_blocks(const engine *e)
+{
+    if (e->n_running == 0 || e->n_running == e->max_running) return false;
+    for (const session *s = e->sessions; s; s = s->next) {
+        if (!session_active(s) || s->running || s->leader) continue;
+        int64_t cached = session_cached(s);
+        if (!prefix_is_coming(e, s, cached)) return e->reserve ? !fits_reserved(e, s) : !may_fit(e, s, cached);
+    }
     return false;
 }
 

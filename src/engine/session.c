@@ -104,6 +104,10 @@ static int copy_params(session *s, const generate_params *p, const session_callb
     if (p->n_logprobs > MAX_LOGPROBS)
         return status_set(st, ST_ARG, STATUS_NO_POS, "%d logprobs asked for; at most %d are possible", p->n_logprobs,
                           MAX_LOGPROBS);
+    if (!(p->deadline_s >= 0 && p->deadline_s <= MAX_SECONDS) || !(p->pin_s >= 0 && p->pin_s <= MAX_SECONDS))
+        return status_set(st, ST_ARG, STATUS_NO_POS,
+                          "a deadline of %g s and a pin of %g s; 0 (none) to %d s are possible", p->deadline_s,
+                          p->pin_s, MAX_SECONDS);
     if (stop_init(&s->stops, p->stop, p->n_stop, st)) return st->code;
     s->stop_tokens = mem_array((size_t)p->n_stop_tokens, sizeof *s->stop_tokens);
     if (!s->stop_tokens) return status_nomem(st, 0);

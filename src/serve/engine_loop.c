@@ -197,7 +197,7 @@ static void end_job(engine_loop *l, job *j)
 static void report(engine_loop *l, job *j)
 {
     pthread_mutex_lock(&j->lock);
-    kv_json(&j->report, l->e, l->running);
+    kv_json(&j->report, l->e, l->running, j->audit);
     pthread_mutex_unlock(&j->lock);
     end_job(l, j);
 }

@@ -98,7 +98,10 @@ enum MHD_Result handle_kv(exchange *x)
     if (!x->job) {
         job *j = job_new(resume);
         if (!j) api_error_nomem(&e);
-        if (j) j->is_report = true;
+        if (j) {
+            j->is_report = true;
+            j->audit = MHD_lookup_connection_value(x->connection, MHD_GET_ARGUMENT_KIND, "audit") != NULL;
+        }
         if (!j || engine_loop_submit(x->s->loop, j, &e)) {
             job_unref(j);
             return http_error(x, &e);

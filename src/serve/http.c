@@ -167,16 +167,27 @@ static enum MHD_Result exchange_begin(server *s, struct MHD_Connection *connecti
  * response is written past it, and the connection closed. */
 static enum MHD_Result refuse_body(exchange *x)
 {
-    static const char body[] = "{\"error\":{\"message\":\"the body is too large\",\"type\":\"invalid_request_error\","
-                               "\"param\":null,\"code\":\"body_too_large\"}}";
-    char text[512];
-    int n = snprintf(text, sizeof text,
-                     "HTTP/1.1 413 Content Too Large\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
-                     "Connection: close\r\n\r\n%s",
-                     sizeof body - 1, body);
+    api_error e;
+    strbuf body;
+    char head[256];
+    const server_config *c = &x->s->config;
+    if (x->body.over_limit)
+        api_error_set(&e, 413, "body_too_large", NULL, "the body is too large; at most %zu bytes are taken",
+                      c->max_body_bytes);
+    else api_error_nomem(&e);
+    strbuf_init(&body, 0);
+    api_error_json(&e, &body);
+    int n = snprintf(head, sizeof head,
+                     "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
+                     e.http_status, MHD_get_reason_phrase_for((unsigned)e.http_status), body.n_bytes);
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (info && send(info->connect_fd, text, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
-        metrics_response(&x->s->figures, 413);
+    if (info && !body.failed) {
+        struct iovec parts[] = {{head, (size_t)n}, {body.data, body.n_bytes}};
+        struct msghdr m = {.msg_iov = parts, .msg_iovlen = 2};
+        if (sendmsg(info->connect_fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
+            metrics_response(&x->s->figures, e.http_status);
+    }
+    strbuf_deinit(&body);
     return MHD_NO;
 }
 

@@ -38,7 +38,8 @@ typedef struct job_prompt {
 
 typedef struct job {
     request request;
-    bool is_report; /* asks for the state of the cache instead */
+    bool is_report; /* asks for the state of the cache instead, */
+    bool audit;     /* recounted */
     job_prompt *prompts;
     size_t n_prompts;
     choice *choices; /* [n_prompts][request.best_of] */

@@ -1,5 +1,7 @@
 #include "serve/kv_json.h"
 
+#include <string.h>
+
 static void layout_json(strbuf *out, const kv_layout *l)
 {
     switch (l->kind) {
@@ -48,7 +50,15 @@ static void sequence_json(strbuf *out, const job *j, const choice *c, bool first
                   (long long)s.context_used, s.preemptions, j->request.params.priority);
 }
 
-void kv_json(strbuf *out, const engine *e, const job *running)
+static void audit_json(strbuf *out, const kv_cache *c)
+{
+    status st = STATUS_INIT;
+    const char *found = kv_cache_audit(c, &st) ? st.text : "clean";
+    strbuf_puts(out, ",\"audit\":");
+    strbuf_json(out, found, strlen(found));
+}
+
+void kv_json(strbuf *out, const engine *e, const job *running, bool audit)
 {
     const kv_cache *c = engine_cache(e);
     bool first = true;
@@ -68,5 +78,7 @@ void kv_json(strbuf *out, const engine *e, const job *running)
             sequence_json(out, j, &j->choices[i], first);
             first = false;
         }
-    strbuf_puts(out, "]}");
+    strbuf_puts(out, "]");
+    if (audit) audit_json(out, c);
+    strbuf_puts(out, "}");
 }

@@ -5,7 +5,7 @@
 
 #include "serve/job.h"
 
-/* running: a list of jobs, by next. */
-void kv_json(strbuf *out, const engine *e, const job *running);
+/* running: a list of jobs, by next. audit: blocks and references are recounted, and what doesn't add up is said. */
+void kv_json(strbuf *out, const engine *e, const job *running, bool audit);
 
 #endif

@@ -11,14 +11,16 @@
 #include "base/mem.h"
 
 #define MAX_EVENTS 64
+#define HANG_UP_SECONDS 2 /* for the HTTP thread to see what was sent before */
 
 struct watched {
     watched *next, **link;
     int fd;
     uint64_t number; /* epoll's name for it: never used twice */
-    bool answering, hung_up;
-    int64_t since_ns; /* in this state */
-    job *job;         /* a reference */
+    bool answering;
+    int64_t since_ns;   /* in this state */
+    int64_t hung_up_ns; /* when its client stopped sending; 0 = it didn't */
+    job *job;           /* a reference */
 };
 
 struct watch {
@@ -65,7 +67,7 @@ static void hang_up(watch *w, uint64_t number, wake_list *l)
 {
     for (watched *c = w->first; c; c = c->next) {
         if (c->number != number) continue;
-        c->hung_up = true;
+        c->hung_up_ns = clock_ns();
         if (c->job) leave_job(c, l);
         return;
     }
@@ -80,7 +82,8 @@ static double age(int64_t now, int64_t since)
 static void look_at(const watch *w, watched *c, int64_t now, wake_list *l)
 {
     if (!c->answering) {
-        if (age(now, c->since_ns) >= w->limits.request_s) shutdown(c->fd, SHUT_RDWR);
+        bool half = c->hung_up_ns && age(now, c->hung_up_ns) >= HANG_UP_SECONDS;
+        if (half || age(now, c->since_ns) >= w->limits.request_s) shutdown(c->fd, SHUT_RDWR);
         return;
     }
     if (!c->job) return;
@@ -216,7 +219,7 @@ static void change(watch *w, watched *c, bool answering, job *j)
     w->n_answering += answering - c->answering;
     c->answering = answering;
     c->since_ns = clock_ns();
-    if (j && c->hung_up) {
+    if (j && c->hung_up_ns) {
         atomic_store(&j->gone, true);
         atomic_store(&j->cancelled, true);
     }

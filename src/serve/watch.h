@@ -4,7 +4,7 @@
  * Owns: a thread, a record for each connection.
  *
  *      RECEIVING --whole request--> ANSWERING --sent, next request--> RECEIVING
- *        | request_s: shut            | hung up: the job is cancelled and woken
+ *        | request_s, half: shut      | hung up: the job is cancelled and woken
  *        |                            | silent for comment_s: a comment is due
  *        |                            | over, unsent for send_s: shut
  *

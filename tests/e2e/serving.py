@@ -59,6 +59,7 @@ class Server:
 
     def request(self, method, path, body=None, timeout=120, **headers):
         connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+        assert self.process.poll() is None, f"it ended with {self.process.returncode}: {self.log()}"
         try:
             connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
             return Reply(connection.getresponse())

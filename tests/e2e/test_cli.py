@@ -24,7 +24,7 @@ def printed(*words, **more):
     return done.stdout
 
 
-COMMANDS = re.findall(r"^  ([a-z]+) ", printed("help"), re.MULTILINE)
+COMMANDS = re.findall(r"^  ([a-z]+(?: [a-z]+)?)  ", printed("help"), re.MULTILINE)
 
 
 def spellings(text, start):
@@ -36,7 +36,7 @@ def spellings(text, start):
 
 
 def options_of(command):
-    return spellings(printed("help", command).split("\nOptions:\n")[1], "(?:  |      )")
+    return spellings(printed("help", *command.split()).split("\nOptions:\n")[1], "(?:  |      )")
 
 
 OPTIONS = {command: options_of(command) for command in COMMANDS}
@@ -45,16 +45,17 @@ MAN = printed("help", "--man")
 
 
 def test_the_commands_are_there():
-    assert {"pull", "ls", "rm", "inspect", "run", "chat", "size", "sim", "tokenize", "detokenize", "logits", "bench",
-            "completion", "help", "version"} <= set(COMMANDS)
+    assert {"pull", "ls", "rm", "inspect", "run", "chat", "serve", "size", "sim", "tokenize", "detokenize", "logits", "bench",
+            "bench serve", "completion", "help", "version"} <= set(COMMANDS)
     assert "--threads" in OPTIONS["run"] and "--json" in OPTIONS["ls"]
 
 
 def test_help_in_all_its_spellings():
     assert printed("--help") == printed("-h") == printed("help") == printed("help", "--") != ""
     for command in COMMANDS:
-        text = printed("help", command)
-        assert text == printed(command, "--help") == printed(command, "-h", "--", "whatever")
+        words = command.split()
+        text = printed("help", *words)
+        assert text == printed(*words, "--help") == printed(*words, "-h", "--", "whatever")
         assert text.startswith(f"usage: kvasir {command} [OPTIONS]") and "--help" in OPTIONS[command]
         assert re.search(rf"^  .*kvasir {command}\b", text, re.MULTILINE), "no example"
         assert max(map(len, text.splitlines())) <= 100
@@ -76,6 +77,9 @@ def test_version():
     (["tokenise"], "kvasir: there is no command 'tokenise'; did you mean 'tokenize'?", "kvasir --help"),
     (["frobnicate"], "kvasir: there is no command 'frobnicate'", "kvasir --help"),
     (["--verison"], "kvasir: there is no option '--verison'; did you mean '--version'?", "kvasir --help"),
+    (["help", "ls", "x"], "kvasir help: 'x' is one argument too many", "kvasir help --help"),
+    (["bench", "serve"], "kvasir bench serve: MODEL is missing: kvasir bench serve MODEL", "kvasir bench serve --help"),
+    (["bench", "x", "serve"], "kvasir bench: 'serve' is one argument too many", "kvasir bench --help"),
     (["help", "lss"], "kvasir help: there is no command 'lss'; did you mean 'ls'?", "kvasir help --help"),
     (["ls", "--jsn"], "kvasir ls: there is no option '--jsn'; did you mean '--json'?", "kvasir ls --help"),
     (["ls", "x"], "kvasir ls: 'x' is one argument too many", "kvasir ls --help"),
@@ -93,7 +97,7 @@ def test_usage_errors(words, message, hint):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_refuses_an_unknown_option(command):
-    done = kvasir(command, "--no-such-option")
+    done = kvasir(*command.split(), "--no-such-option")
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith(f"kvasir {command}: there is no option")
 
@@ -150,16 +154,20 @@ def test_completion_parses(shell, tmp_path):
 
 def test_completion_names_everything():
     for command, options in OPTIONS.items():
-        in_bash = re.search(rf"^    '{command} -'\*\) _kvasir_words(.*) ;;$", SCRIPTS["bash"], re.MULTILINE).group(1)
+        in_bash = re.search(rf"^    '{command}:-'\*\) _kvasir_words(.*) ;;$", SCRIPTS["bash"], re.MULTILINE).group(1)
         assert sorted(in_bash.split()) == sorted(options)
-        in_zsh = re.search(rf"^    {command}\)\n(.*?) ;;$", SCRIPTS["zsh"], re.MULTILINE | re.DOTALL).group(1)
-        in_fish = [line for line in SCRIPTS["fish"].splitlines() if f"from {command}'" in line]
+        in_zsh = re.search(rf"^    '{command}'\)\n(.*?) ;;$", SCRIPTS["zsh"], re.MULTILINE | re.DOTALL).group(1)
+        in_fish = [line for line in SCRIPTS["fish"].splitlines() if f"_is {command}'" in line]
         for option in options:
             assert re.search(rf"'\*?{option}[=+]?\[", in_zsh), option
             spelled = f" -s {option[1]} " if len(option) == 2 else f" -l {option[2:]} "
             assert any(spelled in line for line in in_fish), option
-        assert f"__fish_use_subcommand -a {command} " in SCRIPTS["fish"]
-        assert re.search(rf"^            '{command}:", SCRIPTS["zsh"], re.MULTILINE)
+        first, *second = command.split()
+        assert f"__fish_use_subcommand -a {first} " in SCRIPTS["fish"]
+        assert re.search(rf"^            '{first}:", SCRIPTS["zsh"], re.MULTILINE)
+        if second:
+            assert f"-n '__kvasir_is {first}' -a {second[0]} " in SCRIPTS["fish"]
+            assert f"    {first}) compadd {second[0]} ;;" in SCRIPTS["zsh"]
 
 
 def bash_offers(*words, **env):
@@ -182,7 +190,7 @@ def models(tmp_path):
 
 def test_bash_completes(models, tmp_path):
     assert bash_offers("kvasir", "to") == ["tokenize"]
-    assert set(COMMANDS) < set(bash_offers("kvasir", ""))
+    assert bash_offers("kvasir", "") == list(dict.fromkeys(c.split()[0] for c in COMMANDS)) + ["--help", "--version"]
     assert bash_offers("kvasir", "ls", "--j") == ["--json"]
     assert bash_offers("kvasir", "completion", "") == ["bash", "zsh", "fish"]
     assert bash_offers("kvasir", "help", "to") == ["tokenize"]
@@ -193,6 +201,16 @@ def test_bash_completes(models, tmp_path):
     path = f"{tmp_path}/mod"
     assert f"{tmp_path}/models" in bash_offers("kvasir", "inspect", path)
     assert "beta" in bash_offers("kvasir", "run", "b", KVASIR_MODELS=models)
+
+
+def test_bash_completes_second_words(models):
+    assert bash_offers("kvasir", "bench", "", KVASIR_MODELS=models)[0] == "serve"
+    assert "beta" in bash_offers("kvasir", "bench", "", KVASIR_MODELS=models)
+    assert bash_offers("kvasir", "help", "bench", "s") == ["serve"]
+    assert bash_offers("kvasir", "bench", "serve", "--wo") == ["--work"]
+    assert bash_offers("kvasir", "bench", "serve", "--work", "a") == ["agents", "all"]
+    assert bash_offers("kvasir", "bench", "--wo") == []
+    assert "beta" in bash_offers("kvasir", "bench", "serve", "b", KVASIR_MODELS=models)
 
 
 def test_bash_completes_choices():
@@ -216,6 +234,9 @@ def test_fish_completes(models):
     assert offers("kvasir ls --j") == ["--json"]
     assert sorted(offers("kvasir completion ")) == ["bash", "fish", "zsh"]
     assert "beta" in offers("kvasir rm ")
+    assert {"serve", "beta"} <= set(offers("kvasir bench "))
+    assert offers("kvasir bench serve --wo") == ["--work"] and offers("kvasir bench --wo") == []
+    assert offers("kvasir bench serve --work a") == ["agents", "all"]
 
 
 def test_model_names_and_paths(models, tmp_path):

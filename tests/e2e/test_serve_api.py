@@ -310,6 +310,7 @@ def test_kv_report(server):
     blocks = report["groups"][0]["blocks"]
     assert blocks["free"] + blocks["cached"] + blocks["in_use"] + blocks["in_flight"] == blocks["total"]
     assert report["tree"]["blocks"] == blocks["cached"] > 0 and report["tree"]["policy"] == "lru" and report["sequences"] == []
+    assert "audit" not in report and server.get("/v1/kv?audit=1").json["audit"] == "clean"
     assert report["bytes"] == blocks["total"] * report["groups"][0]["block_bytes"]
     with server.open("/v1/completions", {"prompt": "Long", "max_tokens": 1500, "ignore_eos": True, "stream": True}) as s:
         s.recv(1000)

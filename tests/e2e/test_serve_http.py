@@ -99,7 +99,7 @@ def test_nonsense_harms_nobody(server, bytes_sent):
         except OSError:
             pass
         answer = read_all(s)
-        assert answer == b"" or answer.startswith(b"HTTP/1.1 4")
+        assert answer == b"" or answer.startswith((b"HTTP/1.1 4", b"HTTP/1.1 505"))
     assert server.get("/health").status == 200
 
 
@@ -153,9 +153,9 @@ def test_an_answer_that_nobody_fetches_is_dropped():
         sock = socket.socket()
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         sock.connect((s.host, s.port))
-        body = {"prompt": ["hello " * 20] * 40, "max_tokens": 60, "stream": True, "ignore_eos": True, "logprobs": 60}
+        body = {"prompt": ["hello "] * 64, "max_tokens": 24, "stream": True, "ignore_eos": True, "logprobs": 64}
         sock.sendall(raw("POST", "/v1/completions", json.dumps(body)))
-        s.until(lambda m: sum(v for k, v in m.items() if k.startswith("kvasir_requests_total")) == 40, 120)
+        s.until(lambda m: sum(v for k, v in m.items() if k.startswith("kvasir_requests_total")) == 64, 120)
         time.sleep(4)  # it reads nothing, and the answers have long been ready
         assert b"[DONE]" not in read_all(sock)
         s.idle()
@@ -218,8 +218,8 @@ def test_cors():
 
 
 def test_draining():
-    s = Server("--ctx", 2048, "--kv-memory", "1G")
-    finishing = s.open("/v1/completions", {**LONG, "max_tokens": 150, "stream": True})
+    s = Server("--ctx", 2048, "--kv-memory", "1G", "--drain-timeout", 120)
+    finishing = s.open("/v1/completions", {**LONG, "max_tokens": 600, "stream": True})
     finishing.recv(500)
     s.process.send_signal(signal.SIGTERM)
     end = time.monotonic() + 20
@@ -230,7 +230,7 @@ def test_draining():
     assert refused.status == 503 and refused.json["error"]["code"] == "shutting_down" and refused.headers["Retry-After"]
     rest = read_all(finishing)
     assert b'"finish_reason":"length"' in rest and b"[DONE]" in rest
-    assert s.process.wait(30) == 0 and "waiting for those at work" in s.log()
+    assert s.process.wait(60) == 0 and "waiting for those at work" in s.log()
 
 
 def test_a_drain_that_takes_too_long_is_cut_off():

@@ -71,6 +71,33 @@ static void test_fork_copies_less_than_a_block(void **state)
     kv_cache_free(c);
 }
 
+/* A conversation in the tree, 4,096 tokens or one less, and 16 branches of it: a tail of at most 15 rows each. */
+static void test_sixteen_branches_of_a_conversation(void **state)
+{
+    (void)state;
+    enum { BRANCHES = 16 };
+    static int32_t ids[4096];
+    for (int i = 0; i < 4096; i++) ids[i] = i * 7 % 1000;
+    for (int n = 4095; n <= 4096; n++) {
+        kv_cache_config config = config_of(16, "f16", 4200, 0);
+        config.n_seqs = BRANCHES;
+        kv_cache *c = make_cache(config);
+        kv_seq *s = make_seq(c), *branch[BRANCHES];
+        kv_seq_match(s, 0, ids, n, 0);
+        for (int64_t left; (left = n - kv_seq_len(s)); kv_seq_share(s, ids)) append(s, left < STEP ? (int)left : STEP);
+        uint32_t held[2] = {pool_count(kv_cache_pool(c, 0)).in_use, pool_count(kv_cache_pool(c, 1)).in_use};
+        for (int i = 0; i < BRANCHES; i++) branch[i] = fork_at(s, n);
+        for (int g = 0; g < 2; g++) {
+            assert_int_equal(kv_cache_copied_rows(c, g), BRANCHES * (n % 16));
+            assert_int_equal(pool_count(kv_cache_pool(c, g)).in_use - held[g], n % 16 ? BRANCHES : 0);
+        }
+        audit(c);
+        for (int i = 0; i < BRANCHES; i++) kv_seq_free(branch[i]);
+        kv_seq_free(s);
+        kv_cache_free(c);
+    }
+}
+
 static void test_truncate_into_a_shared_block(void **state)
 {
     (void)state;
@@ -360,6 +387,7 @@ int main(void)
         cmocka_unit_test(test_window_drops_blocks),
         cmocka_unit_test(test_window_never_exceeds_the_formula),
         cmocka_unit_test(test_fork_copies_less_than_a_block),
+        cmocka_unit_test(test_sixteen_branches_of_a_conversation),
         cmocka_unit_test(test_truncate_into_a_shared_block),
         cmocka_unit_test(test_a_window_cannot_be_cut_far_back),
         cmocka_unit_test(test_drafts_stand_apart),

@@ -57,7 +57,9 @@ static const command bare = {.name = "bare",
                              .summary = "Has neither options nor arguments",
                              .max_positional = -1,
                              .run = nothing};
-const command *const commands[] = {&probe, &bare, NULL};
+static const command bare_bone = {.name = "bare bone", .summary = "Beside the shorter name", .run = nothing};
+static const command odd_pair = {.name = "odd pair", .summary = "Without a shorter name", .run = nothing};
+const command *const commands[] = {&probe, &bare, &bare_bone, &odd_pair, NULL};
 
 enum { WORDS_MAX = 16 };
 
@@ -297,6 +299,36 @@ static void nearest_words(void **state)
     assert_null(nearest_of(longest, words));
 }
 
+static void finds(const char *first, const char *second, const command *want, int want_words)
+{
+    int n_words = -1;
+    assert_ptr_equal(command_find(first, second, &n_words), want);
+    assert_int_equal(n_words, want_words);
+}
+
+/* A name of one word or two; the longer one counts. */
+static void names_of_commands(void **state)
+{
+    (void)state;
+    finds("probe", NULL, &probe, 1);
+    finds("probe", "bone", &probe, 1);
+    finds("bare", NULL, &bare, 1);
+    finds("bare", "bones", &bare, 1);
+    finds("bare", "bone", &bare_bone, 2);
+    finds("odd", "pair", &odd_pair, 2);
+    finds("bare bone", NULL, &bare_bone, 1);
+    finds("odd", NULL, NULL, 0);
+    finds("odd", "pai", NULL, 0);
+    finds("bar", NULL, NULL, 0);
+    finds("", "", NULL, 0);
+    finds(NULL, NULL, NULL, 0);
+    status st = STATUS_INIT;
+    assert_int_equal(command_unknown("odd", &st), ST_ARG);
+    assert_non_null(strstr(st.text, "did you mean 'odd pair'?"));
+    assert_int_equal(command_unknown("pro", &st), ST_ARG);
+    assert_null(strstr(st.text, "odd"));
+}
+
 static void help_shows_the_table(void **state)
 {
     (void)state;
@@ -379,6 +411,7 @@ int main(void)
         cmocka_unit_test(refusals),
         cmocka_unit_test(every_default_passes_its_own_check),
         cmocka_unit_test(nearest_words),
+        cmocka_unit_test(names_of_commands),
         cmocka_unit_test(help_shows_the_table),
         cmocka_unit_test(man_escapes),
         cmocka_unit_test(short_of_memory),

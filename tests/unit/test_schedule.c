@@ -80,6 +80,29 @@ static void waits_for_a_prefix_that_is_coming(void **state)
     }
 }
 
+/* The same where the first one's whole prompt goes into one step, with room left for the second one's rows. */
+static void waits_for_a_prefix_of_this_step(void **state)
+{
+    talk_world *w = *state;
+    int32_t ids[150];
+    tiny_ids(ids, 150, 3);
+    generate_params p = sampled(3, 5);
+    talk *k = calloc(2, sizeof *k);
+    engine *e = talk_engine(w->llama, w->team, (engine_config){.context = 400, .n_sessions = 2, .chunk = 200});
+    for (int i = 0; i < 2; i++) {
+        talk_open(&k[i], e);
+        talk_start(&k[i], ids, 150, &p);
+    }
+    talk_run(e);
+    assert_int_equal(stats_of(&k[0]).reused_tokens, 0);
+    assert_true(stats_of(&k[1]).reused_tokens >= 144);
+    talk_same(&k[0], &k[1]);
+    session_free(k[0].s);
+    session_free(k[1].s);
+    engine_free(e);
+    free(k);
+}
+
 /* A finished answer stays findable down to the token, also behind sliding windows, and for the same salt only. */
 static void finished_answers_stay_findable(void **state)
 {
@@ -476,6 +499,12 @@ static void refuses_what_can_never_fit(void **state)
     assert_int_equal(talk_try(&k, ids, 101, &p, &st), ST_LIMIT);
     assert_non_null(strstr(st.text, "101"));
     assert_non_null(strstr(st.text, "100"));
+    const double wrong[] = {-1, 1e9, INFINITY, NAN};
+    for (int i = 0; i < 8; i++) {
+        p = talk_params(5);
+        *(i < 4 ? &p.deadline_s : &p.pin_s) = wrong[i % 4];
+        assert_int_equal(talk_try(&k, ids, 10, &p, &st), ST_ARG);
+    }
     assert_int_equal(engine_n_active(e), 0);
     session_free(k.s);
     engine_free(e);
@@ -517,6 +546,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(waits_for_a_prefix_that_is_coming),
+        cmocka_unit_test(waits_for_a_prefix_of_this_step),
         cmocka_unit_test(finished_answers_stay_findable),
         cmocka_unit_test(forks_share_one_prefill),
         cmocka_unit_test(forks_of_other_moments),
