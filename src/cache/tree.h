@@ -91,9 +91,9 @@ void kv_tree_blocks(const kv_tree *t, const kv_node *n, int slot, int64_t first,
 void kv_tree_rest(kv_tree *t, int slot, block_id id, bool behind);
 /* It has one again. */
 void kv_tree_wake(kv_tree *t, int slot, block_id id);
-/* Frees at least one block of the slot's pool if any of its blocks is CACHED; false when none is, or only such as a lock
- * without references keeps. A slot without a window: the policy's leaf loses its last block, in all slots. A windowed
- * one: blocks behind windows, oldest first; then leaves; then what rests. */
+/* Frees at least one block of the slot's pool if any of its blocks is CACHED; false when none is, or only such as a
+ * lock without references keeps. A slot without a window: the policy's leaf loses its last block, in all slots. A
+ * windowed one: blocks behind windows, oldest first; then leaves; then what rests. */
 bool kv_tree_evict(kv_tree *t, int slot);
 /* Without slots: drops the policy's block. */
 bool kv_tree_evict_leaf(kv_tree *t);
