@@ -1,8 +1,8 @@
 /* Attention alone, one layer at a time over a cache too large for the processor's own: decode by depth, split and
  * threads, against the least time that this machine allows (roofline.h); prefill in multiply-adds.
  *
- *      bench_attention [--prefetch] [--quick]
- *      bench_attention [--prefetch] --sweep     one KV head, decode over 512 to 65,536 tokens, as a table
+ *      bench_attention [--quick]
+ *      bench_attention --sweep     one KV head, decode over 512 to 65,536 tokens, as a table
  */
 #include <math.h>
 #include <stdio.h>
@@ -31,8 +31,6 @@ static const model_shape shapes[] = {
 };
 
 static const model_shape one_kv_head = {"8/1/128", 8, 1, 128};
-
-static bool prefetch;
 
 /* n_tok stored rows in n_layers layers of f16 blocks, shuffled in memory. */
 typedef struct context {
@@ -113,8 +111,7 @@ static double time_layer(const context *c, const kernels *ks, threads *team, int
             attn_plan_build(p, threads_count(team), split ? ATTN_SPLIT : 0);
             for (int layer = 0; layer < c->n_layers; layer++) {
                 size_t at = (size_t)layer * c->layer_bytes;
-                attn_layer l = {ks->attend_f16, at, at + head, 2 * head, 2 * head, 1 / sqrtf((float)c->s.d), 0,
-                                prefetch};
+                attn_layer l = {ks->attend_f16, at, at + head, 2 * head, 2 * head, 1 / sqrtf((float)c->s.d), 0};
                 attn_run(p, team, &l, q, out);
             }
         }
@@ -177,7 +174,6 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         quick |= !strcmp(argv[i], "--quick");
         sweeps |= !strcmp(argv[i], "--sweep");
-        prefetch |= !strcmp(argv[i], "--prefetch");
     }
     status st = STATUS_INIT;
     threads *team;

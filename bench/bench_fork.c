@@ -80,8 +80,12 @@ static double time_branches(kv_cache *c, const kv_seq *s, int n, bool anew)
 
 static void measure(const shape *p, int n)
 {
-    kv_cache_config config = {.groups = p->groups, .n_groups = p->n_groups, .format = kv_format_get("f16"),
-                              .max_tokens = CONTEXT, .step_tokens = STEP, .n_seqs = 2};
+    kv_cache_config config = {.groups = p->groups,
+                              .n_groups = p->n_groups,
+                              .format = kv_format_get("f16"),
+                              .max_tokens = CONTEXT,
+                              .step_tokens = STEP,
+                              .n_seqs = 2};
     kv_cache *c;
     status st = STATUS_INIT;
     must(kv_cache_new(&c, &config, &st), &st);

@@ -37,6 +37,7 @@ struct kv_seq {
     kv_seq *next, **link; /* *link == this */
     int64_t len;
     uint64_t salt;
+    int priority; /* of what the tree gets from it */
     kv_node *node;    /* locked: where the first n_shared blocks end in the tree; NULL = not in the tree */
     int64_t n_shared; /* full blocks that the tree has as well */
     int n_drafts;

@@ -2,9 +2,15 @@
 
 #include "cache/cache_impl.h"
 
+static void unlock(kv_seq *s)
+{
+    kv_tree_prioritize(s->cache->tree, s->node, s->priority); /* what the sequence added itself */
+    kv_tree_unlock(s->cache->tree, s->node);
+}
+
 void kv_seq_leave_tree(kv_seq *s)
 {
-    if (s->node) kv_tree_unlock(s->cache->tree, s->node);
+    if (s->node) unlock(s);
     s->node = NULL;
     s->n_shared = 0;
 }
@@ -13,7 +19,7 @@ void kv_seq_unshare(kv_seq *s, int64_t n_blocks)
 {
     if (!s->node || n_blocks >= s->n_shared) return;
     kv_node *upper = kv_tree_lock_prefix(s->cache->tree, s->node, n_blocks);
-    kv_tree_unlock(s->cache->tree, s->node);
+    unlock(s);
     s->node = upper;
     s->n_shared = kv_node_blocks(upper);
 }
@@ -61,6 +67,7 @@ int64_t kv_seq_match(kv_seq *s, uint64_t salt, const int32_t *ids, int64_t n, in
     assert(s->len == 0 && s->n_drafts == 0);
     kv_seq_leave_tree(s);
     s->salt = salt;
+    s->priority = priority;
     if (!c->tree) return 0;
     kv_match m = kv_tree_match(c->tree, salt, ids, n);
     block_id tails[KV_MAX_GROUPS];
@@ -124,6 +131,7 @@ int kv_seq_copy(kv_seq *to, const kv_seq *from, int64_t n, status *st)
         if (kv_cache_available(c, g) == 0) return kv_no_blocks(c, g, 1, st);
     kv_seq_leave_tree(to);
     to->salt = from->salt;
+    to->priority = from->priority;
     if (from->node) {
         to->node = kv_tree_lock_prefix(c->tree, from->node, n / c->block_tokens);
         to->n_shared = kv_node_blocks(to->node);

@@ -54,14 +54,15 @@ void kv_tree_free(kv_tree *t); /* drops every block; no node may be locked */
 
 /* What a prompt finds. Valid until the tree changes. */
 typedef struct kv_match {
-    kv_node *node;     /* where the last full block of the match stands (a root when there is none) */
-    int64_t n_blocks;  /* full blocks that match and that every slot can serve */
-    int rows;          /* rows of the next block that match as well, to be copied; 0 = none */
-    kv_node *next;     /* of that block, when rows > 0 */
+    kv_node *node;      /* where the last full block of the match stands (a root when there is none) */
+    int64_t n_blocks;   /* full blocks that match and that every slot can serve */
+    int rows;           /* rows of the next block that match as well, to be copied; 0 = none */
+    kv_node *next;      /* of that block, when rows > 0 */
     int64_t next_index; /* number of that block, counted from the root: n_blocks */
 } kv_match;
 
-/* The longest prefix of ids [0, n) in the tree that every slot can serve. Changes nothing. */
+/* The longest prefix of ids [0, n) in the tree that every slot can serve; its rows are of the block that shares most,
+ * if every slot has that one. Changes nothing. */
 kv_match kv_tree_match(const kv_tree *t, uint64_t salt, const int32_t *ids, int64_t n);
 /* Locks the match's full blocks (a node is split where they end inside one) and counts a use of the path. priority:
  * the highest of those given counts (policy "priority"). The root of the salt is made where it is missing.
@@ -78,19 +79,21 @@ int64_t kv_node_blocks(const kv_node *n); /* from the root to the end of its run
 /* ids [n_blocks][block_tokens] and blocks[slot][n_blocks] follow the locked node, which is where a sequence ended so
  * far. Blocks that the tree has already stay the tree's: their ids replace those in blocks (the caller refs them and
  * unrefs its own); where a slot of the tree lacks one it takes the caller's. New ones are kept. BLOCK_NONE = the caller
- * has none. The lock moves to the new end, *node. blocks NULL when the tree has no slots. ST_NOMEM: nothing changed. */
+ * has none. The lock moves to the new end, *node. blocks NULL when the tree has no slots. ST_NOMEM: nothing changed.
+ * A run of the caller's alone grows in place; one that others used gets a child, whose hits are its own. */
 int kv_tree_insert(kv_tree *t, kv_node **node, const int32_t *ids, int64_t n_blocks, block_id *const *blocks,
                    status *st);
 /* Block ids of a slot along the path that ends at n: blocks [first, first + count) counted from the root. */
 void kv_tree_blocks(const kv_tree *t, const kv_node *n, int slot, int64_t first, int64_t count, block_id *out);
 
-/* A windowed slot's kept block has no reference any more. behind: since a window moved on (evicted before others). */
+/* A windowed slot's kept block has no reference any more. behind: since a window moved on (evicted before others). For
+ * slots without a window there is nothing to tell, here and below. */
 void kv_tree_rest(kv_tree *t, int slot, block_id id, bool behind);
 /* It has one again. */
 void kv_tree_wake(kv_tree *t, int slot, block_id id);
-/* Frees at least one block of the slot's pool if any of its blocks is CACHED; false when none is. A slot without a
- * window: the policy's leaf loses its last block, in all slots. A windowed one: blocks behind windows, oldest first;
- * then leaves; then what rests. */
+/* Frees at least one block of the slot's pool if any of its blocks is CACHED; false when none is, or only such as a
+ * lock without references keeps. A slot without a window: the policy's leaf loses its last block, in all slots. A
+ * windowed one: blocks behind windows, oldest first; then leaves; then what rests. */
 bool kv_tree_evict(kv_tree *t, int slot);
 /* Without slots: drops the policy's block. */
 bool kv_tree_evict_leaf(kv_tree *t);
@@ -103,10 +106,10 @@ void kv_tree_key(const kv_tree *t, const kv_node *n, int64_t index, uint8_t out[
 void kv_tree_keys(const kv_tree *t, const kv_node *n, int64_t first, int64_t count, uint8_t (*out)[32]);
 
 typedef struct kv_tree_counts {
-    uint64_t nodes, blocks;      /* now */
-    uint64_t bytes;              /* memory of the tree itself */
-    uint64_t inserted, evicted;  /* blocks, ever */
-    uint64_t evicted_behind;     /* windowed blocks, ever, while their node stayed */
+    uint64_t nodes, blocks;     /* now */
+    uint64_t bytes;             /* memory of the tree itself */
+    uint64_t inserted, evicted; /* blocks, ever */
+    uint64_t evicted_behind;    /* windowed blocks, ever, while their node stayed */
 } kv_tree_counts;
 kv_tree_counts kv_tree_count(const kv_tree *t);
 const char *kv_tree_policy(const kv_tree *t);
@@ -114,8 +117,8 @@ const char *kv_tree_policy(const kv_tree *t);
 /* Depth first, parents before children, salts in ascending order. fn returns false to stop. */
 typedef struct kv_node_info {
     uint64_t salt;
-    int depth;               /* nodes above, the root not counted */
-    const int32_t *ids;      /* [n_blocks * block_tokens] */
+    int depth;                     /* nodes above, the root not counted */
+    const int32_t *ids;            /* [n_blocks * block_tokens] */
     int64_t n_blocks, first_block; /* of the run; blocks above it */
     int locks, n_children;
     uint64_t hits;

@@ -19,8 +19,8 @@ static void chain(const kv_tree *t, uint8_t key[KEY_BYTES], const void *data, si
     (void)ok;
 }
 
-/* Of the path that ends at n, `depth` nodes below the root: nodes [from, from + GROUP), counted from the root, as far as
- * there are that many. */
+/* Of the path that ends at n, `depth` nodes below the root: nodes [from, from + GROUP), counted from the root, as far
+ * as there are that many. */
 static void gather(const kv_node *n, int64_t depth, int64_t from, const kv_node **out)
 {
     for (; depth > from + GROUP; depth--) n = n->parent;

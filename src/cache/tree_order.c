@@ -40,8 +40,7 @@ static kv_node **link_of(const kv_tree *t, kv_node **top, const kv_node *n)
 
 void order_add(const kv_tree *t, kv_node **top, kv_node *n)
 {
-    while (*top && (*top)->height >= n->height)
-        top = order_compare(t, n, *top) < 0 ? &(*top)->left : &(*top)->right;
+    while (*top && (*top)->height >= n->height) top = order_compare(t, n, *top) < 0 ? &(*top)->left : &(*top)->right;
     part(t, *top, n, &n->left, &n->right);
     *top = n;
 }

@@ -47,7 +47,7 @@ typedef struct branch {
     const work_item *item;
     int32_t *tokens; /* [item->n_answer] */
     int n;
-    double logprob;  /* of all tokens together */
+    double logprob; /* of all tokens together */
     int64_t first_ns, last_ns;
     session *s;
 } branch;
@@ -65,13 +65,13 @@ struct driver {
     const workload *w;
     const serve_config *c;
     serve_result *out;
-    item_progress *items;    /* [w->n_items] */
-    branch *branches;        /* [w->n_answers] */
-    int32_t *tokens;         /* [w->answer_tokens] */
-    double *gaps;            /* [w->answer_tokens] between tokens */
+    item_progress *items; /* [w->n_items] */
+    branch *branches;     /* [w->n_answers] */
+    int32_t *tokens;      /* [w->answer_tokens] */
+    double *gaps;         /* [w->answer_tokens] between tokens */
     size_t n_gaps;
-    int32_t *prompt;         /* [w->longest] */
-    session **sessions;      /* [n_sessions]; the first n_idle are free */
+    int32_t *prompt;    /* [w->longest] */
+    session **sessions; /* [n_sessions]; the first n_idle are free */
     int n_sessions, n_idle;
     int first_open, n_items_running; /* items before first_open have started */
     int n_over;                      /* answers */
@@ -127,7 +127,7 @@ static const branch *ranked(const driver *d, const work_item *item, int rank)
     for (int i = 0; i < item->n_branches; i++) {
         int better = 0;
         for (int k = 0; k < item->n_branches; k++)
-            better += all[k].logprob > all[i].logprob || (all[k].logprob == all[i].logprob && k < i);
+            better += all[k].logprob > all[i].logprob || (k < i && all[k].logprob == all[i].logprob);
         if (better == rank) return &all[i];
     }
     return NULL;
@@ -268,8 +268,9 @@ static int sum_up_times(driver *d, status *st)
 {
     serve_result *r = d->out;
     size_t n = 0, n_tpot = 0;
-    double *ttft = mem_array((size_t)d->w->n_answers * 2, sizeof *ttft), *tpot = ttft + d->w->n_answers;
+    double *ttft = mem_array((size_t)d->w->n_answers * 2, sizeof *ttft);
     if (!ttft) return status_nomem(st, (uint64_t)d->w->n_answers * 2 * sizeof *ttft);
+    double *tpot = ttft + d->w->n_answers;
     for (int i = 0; i < d->w->n_answers; i++) {
         const branch *b = &d->branches[i];
         if (!is_whole(b)) continue;
@@ -348,7 +349,8 @@ static int warm_up(engine *e, const workload *w, status *st)
     kv_seq *seq;
     int n = w->items[0].n_ids < engine_chunk(e) ? w->items[0].n_ids : engine_chunk(e);
     if (kv_seq_new(&seq, engine_cache(e), st)) return st->code;
-    engine_feed(e, &(feed){seq, w->ids + w->items[0].first, n, false}, 1, NULL, NULL, st);
+    feed f = {seq, w->ids + w->items[0].first, n, false};
+    engine_feed(e, &f, 1, NULL, NULL, st);
     kv_seq_free(seq);
     return st->code;
 }

@@ -14,7 +14,8 @@ static double waste(const serve_result *r)
 
 static void json_times(const char *name, const serve_quantiles *q)
 {
-    printf(", \"%s_ms\": {\"p50\": %.3f, \"p90\": %.3f, \"p99\": %.3f}", name, q->p50 * 1e3, q->p90 * 1e3, q->p99 * 1e3);
+    printf(", \"%s_ms\": {\"p50\": %.3f, \"p90\": %.3f, \"p99\": %.3f}", name, q->p50 * 1e3, q->p90 * 1e3,
+           q->p99 * 1e3);
 }
 
 static void json_result(const serve_result *r)
@@ -28,10 +29,11 @@ static void json_result(const serve_result *r)
            (unsigned long long)r->prompt_tokens, (unsigned long long)r->reused_tokens,
            (unsigned long long)r->output_tokens, (unsigned long long)r->computed_rows, (unsigned long long)r->steps,
            (unsigned long long)r->preemptions);
-    printf(", \"in_flight\": {\"mean\": %.2f, \"max\": %d}, \"waste_percent\": {\"reserved\": %.3f, \"internal\": %.3f, "
-           "\"external\": %.3f, \"total\": %.3f}",
-           r->running, r->max_running, serve_waste_percent(r, r->reserved), serve_waste_percent(r, r->internal),
-           serve_waste_percent(r, r->external), waste(r));
+    printf(
+        ", \"in_flight\": {\"mean\": %.2f, \"max\": %d}, \"waste_percent\": {\"reserved\": %.3f, \"internal\": %.3f, "
+        "\"external\": %.3f, \"total\": %.3f}",
+        r->running, r->max_running, serve_waste_percent(r, r->reserved), serve_waste_percent(r, r->internal),
+        serve_waste_percent(r, r->external), waste(r));
     printf(", \"hit_rate\": %.4f, \"output_tokens_s\": %.2f, \"total_tokens_s\": %.2f", hit_rate(r),
            (double)r->output_tokens / r->seconds, (double)(r->prompt_tokens + r->output_tokens) / r->seconds);
     json_times("ttft", &r->ttft);
@@ -75,9 +77,10 @@ static void print_times(const serve_quantiles *q)
 
 static void print_speed(const serve_report *p)
 {
-    printf("\n| work | cache | answers | s | output tokens/s | all tokens/s | TTFT, ms | TPOT, ms | ITL, ms | goodput/s | "
-           "hash |\n"
-           "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n");
+    printf(
+        "\n| work | cache | answers | s | output tokens/s | all tokens/s | TTFT, ms | TPOT, ms | ITL, ms | goodput/s | "
+        "hash |\n"
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n");
     for (int i = 0; i < p->n; i++) {
         const serve_result *r = &p->results[i];
         printf("| %s | %s | %d | %.1f | %.1f | %.1f |", work_name(r->work), serve_baseline_name(r->baseline),
@@ -97,6 +100,7 @@ void serve_print_markdown(const serve_report *p)
     printf("\n%d threads, %s cache in blocks of %d tokens; ", p->threads, p->kv, p->block_tokens);
     if (p->c.rate > 0) printf("%g arrivals/s; ", p->c.rate);
     else printf("%d clients; ", p->c.clients);
-    printf("times are p50 / p90 / p99; goodput: answers/s with the first token within %g ms and the others every %g ms\n",
-           p->c.slo_ttft_s * 1e3, p->c.slo_tpot_s * 1e3);
+    printf(
+        "times are p50 / p90 / p99; goodput: answers/s with the first token within %g ms and the others every %g ms\n",
+        p->c.slo_ttft_s * 1e3, p->c.slo_tpot_s * 1e3);
 }

@@ -7,8 +7,8 @@
 #include "engine/random.h"
 
 /* The mix is log-normal. With these medians and spreads, and the bounds below, prompts have 161 tokens in the mean and
- * answers 338: the figures of ShareGPT's conversations in the paper on PagedAttention (arXiv 2309.06180). The bounds are
- * those of the public serving benchmarks over that set. */
+ * answers 338: the figures of ShareGPT's conversations in the paper on PagedAttention (arXiv 2309.06180). The bounds
+ * are those of the public serving benchmarks over that set. */
 #define MIX_PROMPT_MEDIAN 104.
 #define MIX_PROMPT_SIGMA 1.1
 #define MIX_ANSWER_MEDIAN 244.
@@ -150,7 +150,9 @@ static int make_chat(maker *m, status *st)
     int n = (m->c->n_answers + CHAT_TURNS - 1) / CHAT_TURNS;
     for (int i = 0; i < n * CHAT_TURNS && !st->code; i++)
         add_item(m,
-                 (work_item){.follows = i < n ? WORK_NOTHING : i - n, .n_branches = 1, .n_answer = scaled(m, CHAT_ANSWER)},
+                 (work_item){.follows = i < n ? WORK_NOTHING : i - n,
+                             .n_branches = 1,
+                             .n_answer = scaled(m, CHAT_ANSWER)},
                  0, scaled(m, i < n ? CHAT_FIRST : CHAT_NEXT), st);
     return st->code;
 }
@@ -159,7 +161,7 @@ static int make_tree(maker *m, status *st)
 {
     int per_tree = TREE_ITEMS * TREE_BRANCHES, n = (m->c->n_answers + per_tree - 1) / per_tree;
     for (int i = 0; i < n * TREE_ITEMS && !st->code; i++) {
-        int root = i - i % TREE_ITEMS, place = i - root; /* 0 the root, 1 .. KEPT its best ones, then the best of these */
+        int place = i % TREE_ITEMS, root = i - place; /* place: 0 the root, 1.. its best ones, then the best of each */
         work_item item = {.follows = place == 0           ? WORK_NOTHING
                                      : place <= TREE_KEPT ? root
                                                           : i - TREE_KEPT,

@@ -25,10 +25,10 @@ const char *work_name(work_kind k); /* "fixed", "mix", ... */
 
 typedef struct work_config {
     work_kind kind;
-    int n_answers;  /* at least: conversations and trees are whole */
+    int n_answers; /* at least: conversations and trees are whole */
     uint64_t seed;
-    double scale;   /* of all lengths */
-    double rate;    /* arrivals a second of what follows nothing, Poisson; 0 = all at once */
+    double scale; /* of all lengths */
+    double rate;  /* arrivals a second of what follows nothing, Poisson; 0 = all at once */
     int n_vocab;
     int prompt, answer; /* tokens of `fixed`, before the scale */
 } work_config;
@@ -36,20 +36,20 @@ typedef struct work_config {
 #define WORK_NOTHING (-1)
 
 typedef struct work_item {
-    size_t first;  /* own tokens: ids [first, first + n_ids) */
+    size_t first; /* own tokens: ids [first, first + n_ids) */
     int n_ids;
-    int follows;   /* item; WORK_NOTHING */
-    int rank;      /* which of its answers, the most likely first */
-    int n_prompt;  /* all tokens of the prompt */
+    int follows;              /* item; WORK_NOTHING */
+    int rank;                 /* which of its answers, the most likely first */
+    int n_prompt;             /* all tokens of the prompt */
     int n_branches, n_answer; /* answers, and the tokens of each */
-    size_t first_answer; /* answers are numbered through */
+    size_t first_answer;      /* answers are numbered through */
     double arrival_s;
 } work_item;
 
 typedef struct workload {
     work_item *items;
     int n_items, n_answers, max_branches;
-    int longest;     /* prompt and answer together */
+    int longest;                           /* prompt and answer together */
     uint64_t prompt_tokens, answer_tokens; /* of all answers; a prompt counts for each of its branches */
     int32_t *ids;
     size_t n_ids;

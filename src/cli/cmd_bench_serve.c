@@ -175,8 +175,8 @@ const command cmd_bench_serve = {
     .max_positional = 1,
     .summary = "Measure a serving load: memory, hits, throughput and times",
     .details =
-        "Drives the engine as a server does, with requests made from the seed alone. Work: 'fixed', prompts and answers "
-        "of --prompt and --answer tokens; 'mix', log-normal lengths with the means of ShareGPT's conversations as "
+        "Drives the engine as a server does, with requests made from the seed alone. Work: 'fixed', prompts and "
+        "answers of --prompt and --answer tokens; 'mix', log-normal lengths with the means of ShareGPT's conversations as "
         "published with PagedAttention (prompts 161 tokens, answers 338, together at most 2048); 'agents', a prompt of "
         "5000 tokens that all share and 60 of their own each, answers of 32; 'chat', conversations of four turns, each "
         "of 80 more tokens (the first of 200) after all that was said, answers of 48; 'tree', thoughts of 32 tokens "

@@ -91,21 +91,17 @@ static int run(const args *a, status *st)
 {
     int n = args_count(a, "blocks"), rc = 1;
     trace t = TRACE_INIT;
-    if (strcmp(args_positional(a, 0), "cache") != 0) {
-        status_set(st, ST_ARG, STATUS_NO_POS, "there is no simulation '%.40s'; there is: kvasir sim cache FILE",
-                   args_positional(a, 0));
-        return 2;
-    }
     uint64_t *capacities = mem_calloc((size_t)n + 1, sizeof *capacities); /* 0, no end, when none is given */
     if (!capacities) return status_nomem(st, ((size_t)n + 1) * sizeof *capacities), 1;
     for (int i = 0; i < n; i++) {
         if (parse_count(args_string_at(a, "blocks", i), &capacities[i])) continue;
-        status_set(st, ST_ARG, STATUS_NO_POS, "--blocks takes a number of blocks such as 4096, 10k or 1.5M, not '%.40s'",
+        status_set(st, ST_ARG, STATUS_NO_POS,
+                   "--blocks takes a number of blocks such as 4096, 10k or 1.5M, not '%.40s'",
                    args_string_at(a, "blocks", i));
         mem_free(capacities);
         return 2;
     }
-    if (trace_read(&t, args_positional(a, 1), st) == ST_OK &&
+    if (trace_read(&t, args_positional(a, 0), st) == ST_OK &&
         simulate_all(a, &t, capacities, n ? n : 1, st) == ST_OK)
         rc = 0;
     trace_deinit(&t);
@@ -123,16 +119,17 @@ static const option_spec options[] = {
     {.name = NULL},
 };
 
-const command cmd_sim = {
-    .name = "sim",
-    .positional = "cache FILE",
-    .min_positional = 2,
-    .max_positional = 2,
+const command cmd_sim_cache = {
+    .name = "sim cache",
+    .positional = "FILE",
+    .min_positional = 1,
+    .max_positional = 1,
     .summary = "Replay a trace of requests through the cache's tree, without a model",
-    .details = "Reads a trace (JSON lines, plain or gzip; - for standard input) and says how many of its blocks a cache "
-               "of so many blocks would have had, with the tree and the policies of the engine. Each line is a request, "
-               "with timestamp and hash_ids, the ids of its prompt's blocks; or a conversation, with hash_id_scope and "
-               "requests, each with t and hash_ids. An id names a block and everything before it.\n\n"
+    .details = "Reads a trace (JSON lines, plain or gzip; - for standard input) and says how many of its blocks a "
+               "cache of so many blocks would have had, with the tree and the policies of the engine. Each line is a "
+               "request, with timestamp and hash_ids, the ids of its prompt's blocks; or a conversation, with "
+               "hash_id_scope and requests, each with t and hash_ids. An id names a block and everything before "
+               "it.\n\n"
                "Requests are served one at a time, in order of time. A hit is a block of the longest prefix in the "
                "tree; flat-lru looks up each block by itself in one list, as a comparison.\n\n"
                "Examples:\n\n"

@@ -253,11 +253,13 @@ static void zsh_second_words(strbuf *b)
 {
     strbuf_puts(b, "    if (( CURRENT == 3 )); then case $words[2] in\n");
     for (int i = 0; commands[i]; i++)
-        if (second_word(i)) strbuf_printf(b, "    %.*s) compadd %s ;;\n", first_length(i), commands[i]->name, second_word(i));
+        if (second_word(i))
+            strbuf_printf(b, "    %.*s) compadd %s ;;\n", first_length(i), commands[i]->name, second_word(i));
     strbuf_puts(b, "    esac; fi\n    cmd=$words[2]\n    if (( CURRENT > 3 )); then case \"$cmd $words[3]\" in\n");
     for (int i = 0; commands[i]; i++)
         if (second_word(i))
-            strbuf_printf(b, "    '%s') cmd='%s'; shift words; (( CURRENT-- )) ;;\n", commands[i]->name, commands[i]->name);
+            strbuf_printf(b, "    '%s') cmd='%s'; shift words; (( CURRENT-- )) ;;\n", commands[i]->name,
+                          commands[i]->name);
     strbuf_puts(b, "    esac; fi\n");
 }
 

@@ -248,7 +248,8 @@ static int run(const args *a, status *st)
     int n_words;
     const command *c = command_find(first, second, &n_words);
     if (first && !c) return command_unknown(first, st), 2;
-    if (second && n_words == 1) return status_set(st, ST_ARG, STATUS_NO_POS, "'%s' is one argument too many", second), 2;
+    if (second && n_words == 1)
+        return status_set(st, ST_ARG, STATUS_NO_POS, "'%s' is one argument too many", second), 2;
     strbuf b;
     strbuf_init(&b, 0);
     if (args_flag(a, "man")) help_man(&b);

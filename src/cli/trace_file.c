@@ -72,8 +72,7 @@ int trace_read(trace *t, const char *path, status *st)
     gzclose(file);
     strbuf_deinit(&r.line);
     if (rc) return status_prefix(st, "%s", file_shown(path));
-    if (t->n_requests == 0)
-        return status_set(st, ST_FORMAT, STATUS_NO_POS, "%s has no requests", file_shown(path));
+    if (t->n_requests == 0) return status_set(st, ST_FORMAT, STATUS_NO_POS, "%s has no requests", file_shown(path));
     trace_sort(t);
     return ST_OK;
 }

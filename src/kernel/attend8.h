@@ -17,12 +17,9 @@ INLINE f8 load8(const uint8_t *p, bool half)
     return half ? f8_load_half(p) : f8_load((const float *)(const void *)p);
 }
 
-/* One dimension of K; the same place of V is fetched meanwhile. Of a pair of groups, which share cache lines or have
- * lines that span two dimensions, one is fetched here and the other at the next dimension. */
-INLINE void score_step(const key_group *g, size_t at, ptrdiff_t to_v, const float *const *q, size_t d, int n_rows,
-                       int n_groups, bool half, f8 s[TILE_ROWS][TILE_VECS])
+INLINE void score_step(const key_group *g, size_t at, const float *const *q, size_t d, int n_rows, int n_groups,
+                       bool half, f8 s[TILE_ROWS][TILE_VECS])
 {
-    for (int v = (int)(d & 1); v < n_groups; v += 2) __builtin_prefetch(g[v].k + at + to_v, 0, 2);
     f8 k[TILE_VECS];
     for (int v = 0; v < n_groups; v++) k[v] = load8(g[v].k + at, half);
     for (int r = 0; r < n_rows; r++) {
@@ -39,11 +36,8 @@ INLINE void score_tile(const attend_args *a, const key_group *g, const float *co
         for (int v = 0; v < n_groups; v++) s[r][v] = f8_splat(0);
     }
     size_t step = (size_t)a->block_tokens * (half ? 2 : 4);
-    ptrdiff_t to_v = a->prefetch ? (ptrdiff_t)(a->v_offset - a->k_offset) : 0;
-    for (size_t d = 0, at = 0; d < (size_t)a->d_k; d += 2, at += 2 * step) {
-        score_step(g, at, to_v, q, d, n_rows, n_groups, half, s);
-        score_step(g, at + step, to_v, q, d + 1, n_rows, n_groups, half, s);
-    }
+    for (size_t d = 0, at = 0; d < (size_t)a->d_k; d++, at += step)
+        score_step(g, at, q, d, n_rows, n_groups, half, s);
     for (int v = 0; v < n_groups; v++) {
         int begin = g[v].begin, end = g[v].end;
         for (int r = 0; r < n_rows; r++) {
@@ -124,26 +118,17 @@ INLINE void value_token(const uint8_t *v, const float *const *p, size_t place, i
     }
 }
 
-/* `fetch`: as many lines of the next chunk's K between two tokens, and what comes after this batch; 0 = neither. */
 INLINE void value_tile(const value_batch *b, int d, const float *const *p, float *const *o, int n_rows, int n_vecs,
-                       size_t fetch, bool half)
+                       bool half)
 {
     f8 s[TILE_ROWS][TILE_VECS];
     for (int r = 0; r < n_rows; r++) {
         for (int i = 0; i < n_vecs; i++) s[r][i] = f8_load(o[r] + d + 8 * i);
     }
     size_t e = half ? 2 : 4, step = (size_t)b->d_v * e, at = (size_t)d * e;
-    const uint8_t *const *after = b->after;
     for (int j = 0; j < b->n_runs; j++) {
         const uint8_t *v = b->runs[j].v + at;
         size_t place = (size_t)b->runs[j].place, end = place + (size_t)b->runs[j].n;
-        for (; place + 2 <= end; place += 2, after += 2) {
-            for (size_t i = 0; i < 2; i++, v += step) {
-                if (fetch) fetch_row(after[i] + at, 8 * (size_t)n_vecs * e);
-                if (fetch) fetch_pair(b->next, (int)i, fetch);
-                value_token(v, p, place + i, n_rows, n_vecs, half, s);
-            }
-        }
         for (; place < end; place++, v += step) value_token(v, p, place, n_rows, n_vecs, half, s);
     }
     for (int r = 0; r < n_rows; r++) {
@@ -151,13 +136,11 @@ INLINE void value_tile(const value_batch *b, int d, const float *const *p, float
     }
 }
 
-INLINE void value_dims(const value_batch *b, const float *const *p, float *const *o, int n_rows, int n_vecs, bool fetch,
-                       bool half)
+INLINE void value_dims(const value_batch *b, const float *const *p, float *const *o, int n_rows, int n_vecs, bool half)
 {
-    int d = 0, d_v = b->d_v, width = 8 * n_vecs, line = CACHE_LINE / (half ? 2 : 4), part = width > line ? width : line;
-    size_t pace = fetch && b->fetch ? fetch_pace(b->next, (d_v + part - 1) / part) : 0;
-    for (; d + width <= d_v; d += width) value_tile(b, d, p, o, n_rows, n_vecs, d % line ? 0 : pace, half);
-    for (; d < d_v; d += 8) value_tile(b, d, p, o, n_rows, 1, d % line ? 0 : pace, half);
+    int d = 0, d_v = b->d_v, width = 8 * n_vecs;
+    for (; d + width <= d_v; d += width) value_tile(b, d, p, o, n_rows, n_vecs, half);
+    for (; d < d_v; d += 8) value_tile(b, d, p, o, n_rows, 1, half);
 }
 
 INLINE void values(const value_batch *b, const float *const *p, float *const *o, int n_rows, bool half)
@@ -165,12 +148,12 @@ INLINE void values(const value_batch *b, const float *const *p, float *const *o,
     for (int r = 0; r < n_rows;) {
         int take = tile_rows(n_rows - r);
         switch (take) {
-        case 1: value_dims(b, p + r, o + r, 1, 8, r == 0, half); break;
-        case 2: value_dims(b, p + r, o + r, 2, 4, r == 0, half); break;
-        case 3: value_dims(b, p + r, o + r, 3, 2, r == 0, half); break;
-        case 4: value_dims(b, p + r, o + r, 4, 2, r == 0, half); break;
-        case 5: value_dims(b, p + r, o + r, 5, 2, r == 0, half); break;
-        default: value_dims(b, p + r, o + r, 6, 2, r == 0, half); break;
+        case 1: value_dims(b, p + r, o + r, 1, 8, half); break;
+        case 2: value_dims(b, p + r, o + r, 2, 4, half); break;
+        case 3: value_dims(b, p + r, o + r, 3, 2, half); break;
+        case 4: value_dims(b, p + r, o + r, 4, 2, half); break;
+        case 5: value_dims(b, p + r, o + r, 5, 2, half); break;
+        default: value_dims(b, p + r, o + r, 6, 2, half); break;
         }
         r += take;
     }

@@ -28,14 +28,10 @@ INLINE __mmask16 lanes_of(const key_group *g)
     return (__mmask16)(first_lanes16(g->end) & ~first_lanes16(g->begin));
 }
 
-/* One dimension of K; the same place of V (into the second cache) or of the K behind (into the first) is fetched
- * meanwhile. Two groups of halves share a line, or a group has two dimensions in one: so half of the groups are fetched
- * here and the others at the next dimension. */
-INLINE void score_step(const key_group *g, size_t at, const uint8_t *const *fetch, const float *const *q, size_t d,
-                       int n_rows, int n_groups, bool half, __m512 s[TILE_ROWS][TILE_VECS])
+INLINE void score_step(const key_group *g, size_t at, const float *const *q, size_t d, int n_rows, int n_groups,
+                       bool half, __m512 s[TILE_ROWS][TILE_VECS])
 {
     __m512 k[TILE_VECS];
-    for (int v = half ? (int)(d & 1) : 0; v < n_groups; v += half ? 2 : 1) __builtin_prefetch(fetch[v] + at, 0, 3);
     for (int v = 0; v < n_groups; v++) k[v] = load16(g[v].k + at, half);
     for (int r = 0; r < n_rows; r++) {
         __m512 x = _mm512_set1_ps(q[r][d]);
@@ -43,8 +39,8 @@ INLINE void score_step(const key_group *g, size_t at, const uint8_t *const *fetc
     }
 }
 
-INLINE void score_tile(const attend_args *a, const key_group *g, const uint8_t *const *fetch, const float *const *q,
-                       float *const *p, int n_rows, int n_groups, bool half)
+INLINE void score_tile(const attend_args *a, const key_group *g, const float *const *q, float *const *p, int n_rows,
+                       int n_groups, bool half)
 {
     __m512 s[TILE_ROWS][TILE_VECS];
     for (int r = 0; r < n_rows; r++) {
@@ -53,7 +49,7 @@ INLINE void score_tile(const attend_args *a, const key_group *g, const uint8_t *
     size_t step = (size_t)a->block_tokens * (half ? 2 : 4);
 #pragma GCC unroll 1
     for (size_t d = 0, at = 0; d < (size_t)a->d_k; d++, at += step)
-        score_step(g, at, fetch, q, d, n_rows, n_groups, half, s);
+        score_step(g, at, q, d, n_rows, n_groups, half, s);
     for (int v = 0; v < n_groups; v++) {
         __mmask16 lanes = lanes_of(&g[v]);
         for (int r = 0; r < n_rows; r++) _mm512_mask_storeu_ps(p[r] + g[v].place, lanes, s[r][v]);
@@ -61,23 +57,19 @@ INLINE void score_tile(const attend_args *a, const key_group *g, const uint8_t *
 }
 
 INLINE void score_rows(const attend_args *a, const key_group *g, const float *const *q, float *const *p, int n_rows,
-                       int n_groups, int n_left, bool half)
+                       int n_groups, bool half)
 {
-    const uint8_t *fetch[TILE_VECS];
-    for (int v = 0; v < n_groups; v++) fetch[v] = g[v].k + (a->prefetch ? a->v_offset - a->k_offset : 0);
     for (int r = 0; r < n_rows;) {
         int n = tile_rows(n_rows - r);
         switch (n) {
-        case 1: score_tile(a, g, fetch, q + r, p + r, 1, n_groups, half); break;
-        case 2: score_tile(a, g, fetch, q + r, p + r, 2, n_groups, half); break;
-        case 3: score_tile(a, g, fetch, q + r, p + r, 3, n_groups, half); break;
-        case 4: score_tile(a, g, fetch, q + r, p + r, 4, n_groups, half); break;
-        case 5: score_tile(a, g, fetch, q + r, p + r, 5, n_groups, half); break;
-        default: score_tile(a, g, fetch, q + r, p + r, 6, n_groups, half); break;
+        case 1: score_tile(a, g, q + r, p + r, 1, n_groups, half); break;
+        case 2: score_tile(a, g, q + r, p + r, 2, n_groups, half); break;
+        case 3: score_tile(a, g, q + r, p + r, 3, n_groups, half); break;
+        case 4: score_tile(a, g, q + r, p + r, 4, n_groups, half); break;
+        case 5: score_tile(a, g, q + r, p + r, 5, n_groups, half); break;
+        default: score_tile(a, g, q + r, p + r, 6, n_groups, half); break;
         }
         r += n;
-        int ahead = a->prefetch ? n_groups : 0;
-        for (int v = 0; v < n_groups; v++) fetch[v] = g[v + ahead < n_left ? v + ahead : v].k;
     }
 }
 
@@ -97,8 +89,8 @@ INLINE void scores(const attend_args *a, const key_group *g, int n, const float 
                    bool half)
 {
     int i = 0;
-    for (; i + TILE_VECS <= n; i += TILE_VECS) score_rows(a, g + i, q, p, n_rows, TILE_VECS, n - i, half);
-    for (; i < n; i++) score_rows(a, g + i, q, p, n_rows, 1, n - i, half);
+    for (; i + TILE_VECS <= n; i += TILE_VECS) score_rows(a, g + i, q, p, n_rows, TILE_VECS, half);
+    for (; i < n; i++) score_rows(a, g + i, q, p, n_rows, 1, half);
     if (a->softcap > 0) cap_scores(a, g, n, p, n_rows);
 }
 
@@ -135,10 +127,9 @@ INLINE void value_token(const uint8_t *v, const float *const *p, size_t place, i
     }
 }
 
-/* n_vecs vectors of dimensions from d on, or the first `lanes` of one.
- * `fetch`: as many lines of the next chunk's K between two tokens, and what comes after this batch; 0 = neither. */
+/* n_vecs vectors of dimensions from d on, or the first `lanes` of one. */
 INLINE void value_tile(const value_batch *b, int d, const float *const *p, float *const *o, int n_rows, int n_vecs,
-                       __mmask16 lanes, size_t fetch, bool half)
+                       __mmask16 lanes, bool half)
 {
     __m512 s[TILE_ROWS][TILE_VECS];
     for (int r = 0; r < n_rows; r++) {
@@ -146,17 +137,9 @@ INLINE void value_tile(const value_batch *b, int d, const float *const *p, float
             s[r][i] = n_vecs == 1 ? _mm512_maskz_loadu_ps(lanes, o[r] + d) : _mm512_loadu_ps(o[r] + d + 16 * i);
     }
     size_t e = half ? 2 : 4, step = (size_t)b->d_v * e, at = (size_t)d * e;
-    const uint8_t *const *after = b->after;
     for (int j = 0; j < b->n_runs; j++) {
         const uint8_t *v = b->runs[j].v + at;
         size_t place = (size_t)b->runs[j].place, end = place + (size_t)b->runs[j].n;
-        for (; place + 2 <= end; place += 2, after += 2) {
-            for (size_t i = 0; i < 2; i++, v += step) {
-                if (fetch) fetch_row(after[i] + at, 16 * (size_t)n_vecs * e);
-                if (fetch) fetch_pair(b->next, (int)i, fetch);
-                value_token(v, p, place + i, n_rows, n_vecs, lanes, half, s);
-            }
-        }
         for (; place < end; place++, v += step) value_token(v, p, place, n_rows, n_vecs, lanes, half, s);
     }
     for (int r = 0; r < n_rows; r++) {
@@ -167,17 +150,17 @@ INLINE void value_tile(const value_batch *b, int d, const float *const *p, float
 }
 
 INLINE void value_rows(const value_batch *b, int d, const float *const *p, float *const *o, int n_rows, int n_vecs,
-                       __mmask16 lanes, size_t fetch, bool half)
+                       __mmask16 lanes, bool half)
 {
-    for (int r = 0; r < n_rows; fetch = 0) { /* the first tile of rows fetches */
+    for (int r = 0; r < n_rows;) {
         int n = tile_rows(n_rows - r);
         switch (n) {
-        case 1: value_tile(b, d, p + r, o + r, 1, n_vecs, lanes, fetch, half); break;
-        case 2: value_tile(b, d, p + r, o + r, 2, n_vecs, lanes, fetch, half); break;
-        case 3: value_tile(b, d, p + r, o + r, 3, n_vecs, lanes, fetch, half); break;
-        case 4: value_tile(b, d, p + r, o + r, 4, n_vecs, lanes, fetch, half); break;
-        case 5: value_tile(b, d, p + r, o + r, 5, n_vecs, lanes, fetch, half); break;
-        default: value_tile(b, d, p + r, o + r, 6, n_vecs, lanes, fetch, half); break;
+        case 1: value_tile(b, d, p + r, o + r, 1, n_vecs, lanes, half); break;
+        case 2: value_tile(b, d, p + r, o + r, 2, n_vecs, lanes, half); break;
+        case 3: value_tile(b, d, p + r, o + r, 3, n_vecs, lanes, half); break;
+        case 4: value_tile(b, d, p + r, o + r, 4, n_vecs, lanes, half); break;
+        case 5: value_tile(b, d, p + r, o + r, 5, n_vecs, lanes, half); break;
+        default: value_tile(b, d, p + r, o + r, 6, n_vecs, lanes, half); break;
         }
         r += n;
     }
@@ -187,11 +170,10 @@ INLINE void values(const value_batch *b, const float *const *p, float *const *o,
 {
     const int width = 16 * TILE_VECS;
     int d = 0, d_v = b->d_v;
-    size_t pace = b->fetch ? fetch_pace(b->next, d_v / width + (d_v % width + 15) / 16) : 0;
-    for (; d + width <= d_v; d += width) value_rows(b, d, p, o, n_rows, TILE_VECS, 0xFFFF, pace, half);
+    for (; d + width <= d_v; d += width) value_rows(b, d, p, o, n_rows, TILE_VECS, 0xFFFF, half);
     for (; d < d_v; d += 16) {
         __mmask16 lanes = d_v - d < 16 ? 0xFF : 0xFFFF;
-        value_rows(b, d, p, o, n_rows, 1, lanes, pace, half);
+        value_rows(b, d, p, o, n_rows, 1, lanes, half);
     }
 }
 

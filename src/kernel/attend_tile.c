@@ -93,29 +93,6 @@ static int gather_values(const attend_args *a, const attend_ops *ops, int first,
     return n;
 }
 
-/* The K of whole blocks, in runs of 16 tokens' size. A large block of which less than half is seen is left to be read
- * in place. */
-static void list_keys(fetch_list *f, const attend_args *a, const attend_ops *ops, const attn_span *spans, int n_spans,
-                      size_t k_offset)
-{
-    int pieces = a->block_tokens > 16 ? a->block_tokens / 16 : 1, room = 2 * ATTN_CHUNK / 16;
-    f->n = f->first = 0;
-    f->at = 0;
-    f->run_bytes = (size_t)a->d_k * (size_t)(a->block_tokens / pieces) * ops->elem_bytes;
-    for (int j = 0; j < n_spans; j++) {
-        if (pieces > 1 && 2 * spans[j].n < a->block_tokens) continue;
-        if (j && spans[j].block == spans[j - 1].block) continue;
-        for (int i = 0; i < pieces && f->n < room; i++)
-            f->run[f->n++] = spans[j].block + k_offset + (size_t)i * f->run_bytes;
-    }
-    for (int i = f->n; f->n && i % FETCH_RUNS; i++) f->run[i] = f->run[f->n - 1];
-}
-
-static void fetch_all(fetch_list *f)
-{
-    for (int which = 0; f->first < f->n; which ^= 1) fetch_pair(f, which, 1);
-}
-
 /* Places of [begin, end) that row r does not see. */
 static void hide(const attend_args *a, const row_tile *t, int r, int begin, int end)
 {
@@ -127,69 +104,33 @@ static void hide(const attend_args *a, const row_tile *t, int r, int begin, int 
     }
 }
 
-/* The rows of the runs, four runs in turn; what is left of `rows` repeats the first. */
-static void list_rows(const value_run *runs, int n_runs, size_t row_bytes, const uint8_t *rows[VALUE_BATCH])
+/* Places [lo, hi) for n_rows rows from r on; row: whose mask counts, NULL = every one of them sees all. */
+static void add_values(const attend_args *a, const attend_ops *ops, const row_tile *t, int r, int n_rows, int lo, int hi,
+                       const attn_row *row)
 {
-    int n = 0;
-    for (int j = 0; j < n_runs; j += FETCH_RUNS) {
-        int n_turn = n_runs - j < FETCH_RUNS ? n_runs - j : FETCH_RUNS, longest = 0;
-        for (int i = 0; i < n_turn; i++) longest = runs[j + i].n > longest ? runs[j + i].n : longest;
-        for (int t = 0; t < longest; t++) {
-            for (int i = 0; i < n_turn; i++) {
-                if (t < runs[j + i].n) rows[n++] = runs[j + i].v + (size_t)t * row_bytes;
-            }
-        }
-    }
-    for (int i = n; i < VALUE_BATCH; i++) rows[i] = rows[0];
-}
-
-static void values_one_row(const attend_args *a, const attend_ops *ops, const row_tile *t, int r, int first, int last,
-                           value_batch *b)
-{
-    for (int at = first; at < last; at += VALUE_BATCH) {
-        b->n_runs = gather_values(a, ops, at, last - at < VALUE_BATCH ? last : at + VALUE_BATCH, t->row[r], b->runs);
-        if (!b->n_runs) continue;
-        for (int i = 0; i < VALUE_BATCH; i++) b->after[i] = b->runs[0].v;
-        ops->values(b, (const float *const *)t->p + r, t->o + r, 1);
-    }
-}
-
-static void values_together(const attend_args *a, const attend_ops *ops, const row_tile *t, value_batch *b)
-{
-    value_run after[VALUE_BATCH];
-    int lo = t->dense_lo, hi = t->dense_hi;
-    b->n_runs = gather_values(a, ops, lo, hi - lo < VALUE_BATCH ? hi : lo + VALUE_BATCH, NULL, b->runs);
+    value_batch b;
+    b.d_v = a->d_v;
     for (int at = lo; at < hi; at += VALUE_BATCH) {
-        int from = at + VALUE_BATCH, to = hi - from < VALUE_BATCH ? hi : from + VALUE_BATCH;
-        int n = gather_values(a, ops, from, to, NULL, after);
-        if (b->n_runs) {
-            list_rows(n ? after : b->runs, n ? n : b->n_runs, (size_t)a->d_v * ops->elem_bytes, b->after);
-            ops->values(b, (const float *const *)t->p, t->o, t->n);
-        }
-        memcpy(b->runs, after, (size_t)n * sizeof *after);
-        b->n_runs = n;
+        b.n_runs = gather_values(a, ops, at, hi - at < VALUE_BATCH ? hi : at + VALUE_BATCH, row, b.runs);
+        if (b.n_runs) ops->values(&b, (const float *const *)t->p + r, t->o + r, n_rows);
     }
 }
 
 /* Each row takes its tokens in ascending order: before the common range, there with the other rows, behind it. */
-static void values(const attend_args *a, const attend_ops *ops, const row_tile *t, fetch_list *next)
+static void values(const attend_args *a, const attend_ops *ops, const row_tile *t)
 {
     bool common = t->dense_lo < t->dense_hi;
-    value_batch b;
-    b.d_v = a->d_v;
-    b.next = next;
-    b.fetch = a->prefetch;
-    for (int r = 0; r < t->n; r++) values_one_row(a, ops, t, r, t->lo[r], common ? t->dense_lo : t->hi[r], &b);
+    for (int r = 0; r < t->n; r++)
+        add_values(a, ops, t, r, 1, t->lo[r], common ? t->dense_lo : t->hi[r], t->row[r]);
     if (!common) return;
-    values_together(a, ops, t, &b);
-    for (int r = 0; r < t->n; r++) values_one_row(a, ops, t, r, t->dense_hi, t->hi[r], &b);
+    add_values(a, ops, t, 0, t->n, t->dense_lo, t->dense_hi, NULL);
+    for (int r = 0; r < t->n; r++) add_values(a, ops, t, r, 1, t->dense_hi, t->hi[r], t->row[r]);
 }
 
 void attend_tile(const attend_args *a, const attend_ops *ops)
 {
     row_tile t;
     key_group groups[ATTN_CHUNK];
-    fetch_list f;
     assert(a->n_rows >= 1 && a->n_rows <= ATTEND_ROWS);
     assert(a->d_k % 8 == 0 && a->d_v % 8 == 0 && a->block_tokens % ops->group_tokens == 0);
     gather_rows(a, &t);
@@ -198,17 +139,11 @@ void attend_tile(const attend_args *a, const attend_ops *ops)
     for (int r = 0; r < t.n && n_held < t.last - t.first; r++) {
         for (int i = t.first; i < t.last; i++) t.p[r][i] = -INFINITY; /* places that no span holds */
     }
-    if (!a->announced && a->prefetch) {
-        list_keys(&f, a, ops, a->spans, a->n_spans, a->k_offset);
-        fetch_all(&f);
-    }
     ops->scores(a, groups, n, t.q, t.p, t.n);
     for (int r = 0; r < t.n; r++) {
         int begin = t.lo[r] & ~15, end = (t.hi[r] + 15) & ~15;
         hide(a, &t, r, begin, end);
         ops->softmax(t.p[r], begin, end, t.m[r], t.l[r]);
     }
-    list_keys(&f, a, ops, a->next, a->n_next, a->next_k_offset);
-    values(a, ops, &t, &f);
-    if (a->prefetch) fetch_all(&f); /* what few values left no time for */
+    values(a, ops, &t);
 }

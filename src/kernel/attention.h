@@ -67,13 +67,6 @@ typedef struct attend_args {
     float softcap;          /* 0 = none; else score = softcap * tanh(score / softcap) */
     const attn_span *spans; /* parts inside this chunk */
     int n_spans;
-    /* Hints: the chunk that this worker takes next, whose K may be fetched ahead, and whether this chunk was so
-     * announced. */
-    const attn_span *next;
-    int n_next;             /* 0 = not known */
-    size_t next_k_offset;
-    bool announced;
-    bool prefetch;          /* ask ahead for what will be read; gains nothing where it was measured (bench_attention) */
     size_t k_offset, v_offset; /* from a block's first byte to this layer's and KV head's K and V */
     int64_t chunk_begin;    /* index of the chunk's first place */
     const attn_row *const *rows; /* [n_rows] what each query row sees */
@@ -94,7 +87,6 @@ typedef struct attn_layer {
     size_t k_offset, v_offset;            /* of KV head 0 */
     size_t k_head_stride, v_head_stride;  /* bytes from one KV head to the next */
     float scale, softcap;
-    bool prefetch;                        /* see attend_args */
 } attn_layer;
 
 /* Results are the same bits any way. */

@@ -10,8 +10,6 @@ typedef struct attn_job {
     const attn_layer *layer;
     const float *q;
     float *out;
-    int n_workers;
-    int expected[THREADS_MAX]; /* the item that each worker most likely takes next, whose first keys it fetches ahead */
 } attn_job;
 
 /* The query rows of one tile and head block, group after group, row after row, head after head, and where results go.
@@ -69,16 +67,10 @@ static void normalize(const attn_plan *p, float *o, float l)
     else memset(o, 0, (size_t)p->shape.d_v * sizeof(float));
 }
 
-static size_t keys_of(const attn_job *j, int head_block)
-{
-    return j->layer->k_offset + (size_t)plan_heads(j->p, head_block).kv_head * j->layer->k_head_stride;
-}
-
 /* One item on its way through a worker. */
 typedef struct unit {
     const attn_job *job;
     const plan_item *item;
-    const plan_item *expected; /* the worker's next item, most likely; or NULL */
     tile_io io;
     attend_args a;
     float *o[ATTEND_ROWS], m[ATTEND_ROWS], l[ATTEND_ROWS]; /* a partial of each row */
@@ -89,29 +81,14 @@ static const plan_chunk *chunk_of(const attn_plan *p, const plan_item *item, int
     return &p->chunks[p->tiles[item->tile].first_chunk + item->first_chunk + i];
 }
 
-/* The chunk after the item's i-th, in this item or at the start of the expected one. */
-static void announce(unit *u, int i)
-{
-    const attn_plan *p = u->job->p;
-    const plan_item *item = i + 1 < u->item->n_chunks ? u->item : u->expected;
-    u->a.n_next = 0;
-    if (!item || !item->n_chunks) return;
-    const plan_chunk *c = chunk_of(p, item, item == u->item ? i + 1 : 0);
-    u->a.next = p->spans + c->first_span;
-    u->a.n_next = c->n_spans;
-    u->a.next_k_offset = keys_of(u->job, item->head_block);
-}
-
 static void attend_chunk(unit *u, int i)
 {
     const attn_plan *p = u->job->p;
     const plan_chunk *c = chunk_of(p, u->item, i);
-    announce(u, i);
     u->a.spans = p->spans + c->first_span;
     u->a.n_spans = c->n_spans;
     u->a.chunk_begin = c->begin;
     u->job->layer->attend(&u->a);
-    u->a.announced = true;
 }
 
 /* All chunks of the item: the first one's partial goes straight to `to`, where the others are merged to it. */
@@ -207,15 +184,13 @@ static void end_part(const attn_plan *p, const plan_item *item, const tile_io *i
     }
 }
 
-static void run_item(const attn_job *j, const plan_item *item, const plan_item *expected, bool announced,
-                     float *scratch)
+static void run_item(const attn_job *j, const plan_item *item, float *scratch)
 {
     const attn_plan *p = j->p;
     float *scores = scratch + (size_t)ATTEND_ROWS * (size_t)p->shape.d_k, *spare = scores + ATTEND_ROWS * ATTN_CHUNK;
     unit u;
     u.job = j;
     u.item = item;
-    u.expected = expected;
     open_tile(j, item->tile, item->head_block, &u.io);
     scale_queries(j, &u.io, scratch);
     u.a = (attend_args){
@@ -225,10 +200,8 @@ static void run_item(const attn_job *j, const plan_item *item, const plan_item *
         .d_v = p->shape.d_v,
         .block_tokens = p->shape.block_tokens,
         .softcap = j->layer->softcap,
-        .k_offset = keys_of(j, item->head_block),
+        .k_offset = j->layer->k_offset + (size_t)u.io.heads.kv_head * j->layer->k_head_stride,
         .v_offset = j->layer->v_offset + (size_t)u.io.heads.kv_head * j->layer->v_head_stride,
-        .announced = announced,
-        .prefetch = j->layer->prefetch,
         .rows = u.io.rows,
         .m = u.m,
         .l = u.l,
@@ -242,24 +215,16 @@ static void run_item(const attn_job *j, const plan_item *item, const plan_item *
     end_part(p, item, &u.io);
 }
 
-/* Workers take items in turn, so that a worker's next is most likely as many items on as there are workers. */
 static void run_items(void *arg, int begin, int end, int worker)
 {
-    attn_job *j = arg;
-    const attn_plan *p = j->p;
-    float *scratch = p->scratch + (size_t)worker * p->scratch_floats;
-    for (int i = begin; i < end; i++) {
-        bool announced = j->expected[worker] == i;
-        j->expected[worker] = i + j->n_workers;
-        const plan_item *expected = i + j->n_workers < p->n_items ? &p->items[i + j->n_workers] : NULL;
-        run_item(j, &p->items[i], expected, announced, scratch);
-    }
+    const attn_job *j = arg;
+    float *scratch = j->p->scratch + (size_t)worker * j->p->scratch_floats;
+    for (int i = begin; i < end; i++) run_item(j, &j->p->items[i], scratch);
 }
 
 void attn_run(attn_plan *p, threads *team, const attn_layer *layer, const float *q, float *out)
 {
-    attn_job job = {.p = p, .layer = layer, .q = q, .out = out, .n_workers = threads_count(team)};
-    assert(job.n_workers <= p->max_workers);
-    for (int i = 0; i < job.n_workers; i++) job.expected[i] = -1;
+    attn_job job = {.p = p, .layer = layer, .q = q, .out = out};
+    assert(threads_count(team) <= p->max_workers);
     if (p->n_items) threads_run(team, run_items, &job, p->n_items, 1);
 }

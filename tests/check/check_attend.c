@@ -135,10 +135,6 @@ static attend_input *make_input(check *c, const attend_case *is)
     a->rows = in->row;
     a->o = in->o;
     a->scratch = check_floats(c, (int64_t)is->n_rows * ATTN_CHUNK);
-    a->next = in->spans;
-    a->n_next = is->n % 2 ? a->n_spans : 0;
-    a->next_k_offset = a->k_offset;
-    a->announced = is->n % 3 == 0;
     return in;
 }
 

@@ -45,7 +45,7 @@ MAN = printed("help", "--man")
 
 
 def test_the_commands_are_there():
-    assert {"pull", "ls", "rm", "inspect", "run", "chat", "serve", "size", "sim", "tokenize", "detokenize", "logits", "bench",
+    assert {"pull", "ls", "rm", "inspect", "run", "chat", "serve", "size", "sim cache", "tokenize", "detokenize", "logits", "bench",
             "bench serve", "completion", "help", "version"} <= set(COMMANDS)
     assert "--threads" in OPTIONS["run"] and "--json" in OPTIONS["ls"]
 

@@ -122,9 +122,9 @@ def test_several_at_once(tmp_path):
 
 def test_wrong_words(tmp_path):
     path = write(tmp_path / "t.jsonl", random_requests(1, 3))
-    fails(2, "sim", says="missing")
+    fails(2, "sim", says="did you mean 'sim cache'?")
     fails(2, "sim", "cache", says="FILE is missing")
-    fails(2, "sim", "tree", path, says="no simulation 'tree'")
+    fails(2, "sim", "tree", path, says="did you mean 'sim cache'?")
     fails(2, "sim", "cache", path, "--policy", "mru", says="flat-lru")
     for n in ("-1", "x", "", "1.5", "1e3", "10kk", "k", "1.2.3", "99999G"):
         fails(2, "sim", "cache", path, f"--blocks={n}", says="--blocks takes a number")

@@ -238,10 +238,14 @@ static void short_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lengths_of_the_mix), cmocka_unit_test(work_that_stands_alone),
-        cmocka_unit_test(turns_follow_turns), cmocka_unit_test(trees_branch),
-        cmocka_unit_test(the_seed_says_it_all), cmocka_unit_test(arrivals),
-        cmocka_unit_test(scales), cmocka_unit_test(short_of_memory),
+        cmocka_unit_test(lengths_of_the_mix),
+        cmocka_unit_test(work_that_stands_alone),
+        cmocka_unit_test(turns_follow_turns),
+        cmocka_unit_test(trees_branch),
+        cmocka_unit_test(the_seed_says_it_all),
+        cmocka_unit_test(arrivals),
+        cmocka_unit_test(scales),
+        cmocka_unit_test(short_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

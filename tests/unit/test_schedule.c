@@ -253,6 +253,32 @@ static void exhaustion_fails_nobody(void **state)
     }
 }
 
+/* What a session of higher priority left in the tree outlives what others did, by that policy. */
+static void priority_of_what_is_kept(void **state)
+{
+    talk_world *w = *state;
+    int32_t ids[100];
+    engine *e = talk_engine(w->llama, w->team,
+                            (engine_config){.context = 200, .evict = evict_policy_get("priority"),
+                                            .kv_memory_bytes = memory_for(w->llama, w->team, 200)});
+    talk k;
+    talk_open(&k, e);
+    generate_params p = talk_params(2);
+    p.priority = 1;
+    tiny_ids(ids, 60, 1);
+    talk_answer(&k, e, ids, 60, &p);
+    p.priority = 0;
+    for (int i = 0; i < 6; i++) {
+        tiny_ids(ids, 100, 50 + (uint64_t)i);
+        talk_answer(&k, e, ids, 100, &p);
+    }
+    tiny_ids(ids, 60, 1);
+    talk_answer(&k, e, ids, 60, &p);
+    assert_int_equal(stats_of(&k).reused_tokens, 48);
+    session_free(k.s);
+    engine_free(e);
+}
+
 /* With one place, sessions are served by age; higher priorities first, and in place of lower ones. */
 static void order(void **state)
 {
@@ -551,6 +577,7 @@ int main(void)
         cmocka_unit_test(forks_share_one_prefill),
         cmocka_unit_test(forks_of_other_moments),
         cmocka_unit_test(exhaustion_fails_nobody),
+        cmocka_unit_test(priority_of_what_is_kept),
         cmocka_unit_test(order),
         cmocka_unit_test(nobody_jumps_the_queue),
         cmocka_unit_test(deadlines_and_cancels_free_within_a_step),

@@ -53,7 +53,8 @@ static void test_conversations(void **state)
 {
     (void)state;
     const char *lines[] = {
-        "{\"hash_id_scope\": \"local\", \"requests\": [{\"t\": 1, \"hash_ids\": [1, 2]}, {\"t\": 9, \"hash_ids\": [2]}, "
+        "{\"hash_id_scope\": \"local\", \"requests\": [{\"t\": 1, \"hash_ids\": [1, 2]}, "
+        "{\"t\": 9, \"hash_ids\": [2]}, "
         "{\"t\": 2, \"type\": \"subagent\", \"requests\": [{\"t\": 0, \"hash_ids\": [8]}]}]}",
         "{\"hash_id_scope\": \"local\", \"requests\": [{\"t\": 3, \"hash_ids\": [1]}]}",
         "{\"requests\": [{\"t\": 2, \"hash_ids\": [1]}]}",

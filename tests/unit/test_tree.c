@@ -1,118 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "forest.h"
+
 #include <openssl/sha.h>
 
 #include "base/mem.h"
-#include "cache/tree.h"
-
-enum { B = 4, MAX_SLOTS = 2, MAX_BLOCKS = 64 };
-
-/* A tree over real pools; of slot 1, the window is in tokens. */
-typedef struct forest {
-    kv_tree *t;
-    pool *pools[MAX_SLOTS];
-    int n_slots;
-} forest;
-
-static forest plant(int n_slots, int window)
-{
-    forest f = {.n_slots = n_slots};
-    status st = STATUS_INIT;
-    kv_tree_slot slots[MAX_SLOTS];
-    for (int i = 0; i < n_slots; i++) {
-        assert_int_equal(pool_new(&f.pools[i], 64, MAX_BLOCKS, &st), ST_OK);
-        slots[i] = (kv_tree_slot){f.pools[i], i ? window : 0};
-    }
-    kv_tree_config c = {.block_tokens = B, .slots = slots, .n_slots = n_slots};
-    assert_int_equal(kv_tree_new(&f.t, &c, &st), ST_OK);
-    return f;
-}
-
-static void audit(const kv_tree *t)
-{
-    status st = STATUS_INIT;
-    if (kv_tree_audit(t, &st)) fail_msg("%s", st.text);
-}
-
-static void fell(forest *f)
-{
-    audit(f->t);
-    kv_tree_free(f->t);
-    for (int i = 0; i < f->n_slots; i++) {
-        assert_int_equal(pool_count(f->pools[i]).free, MAX_BLOCKS);
-        pool_free(f->pools[i]);
-    }
-}
-
-/* Letters stand for tokens. */
-static const int32_t *tokens(const char *text)
-{
-    static int32_t ids[8][256];
-    static int turn;
-    int32_t *out = ids[turn++ % 8];
-    for (int i = 0; text[i]; i++) out[i] = text[i];
-    return out;
-}
-
-static kv_match match(const forest *f, uint64_t salt, const char *text)
-{
-    return kv_tree_match(f->t, salt, tokens(text), (int64_t)strlen(text));
-}
-
-static void assert_match(const forest *f, uint64_t salt, const char *text, int n_blocks, int rows)
-{
-    kv_match m = match(f, salt, text);
-    assert_int_equal(m.n_blocks, n_blocks);
-    assert_int_equal(m.rows, rows);
-    assert_true(rows == 0 || (m.next && m.next_index == n_blocks));
-}
-
-static kv_node *lock(forest *f, uint64_t salt, const char *text)
-{
-    kv_node *n = NULL;
-    status st = STATUS_INIT;
-    kv_match m = match(f, salt, text);
-    assert_int_equal(kv_tree_lock(f->t, salt, &m, 0, &n, &st), ST_OK);
-    audit(f->t);
-    return n;
-}
-
-/* Appends the whole blocks of text to a locked node, with blocks of the caller's in ids[slot]. */
-static kv_node *append(forest *f, kv_node *n, const char *text, block_id ids[MAX_SLOTS][MAX_BLOCKS])
-{
-    status st = STATUS_INIT;
-    int n_blocks = (int)strlen(text) / B;
-    block_id *blocks[MAX_SLOTS] = {ids[0], ids[1]};
-    for (int slot = 0; slot < f->n_slots; slot++)
-        for (int i = 0; i < n_blocks; i++) ids[slot][i] = pool_take(f->pools[slot]);
-    assert_int_equal(kv_tree_insert(f->t, &n, tokens(text), n_blocks, blocks, &st), ST_OK);
-    return n;
-}
-
-static void let_go(forest *f, int slot, block_id id, bool behind)
-{
-    pool_unref(f->pools[slot], id);
-    if (pool_state(f->pools[slot], id) == BLOCK_CACHED) kv_tree_rest(f->t, slot, id, behind);
-}
-
-/* A sequence that comes and goes: its text is cached from then on. */
-static void put(forest *f, uint64_t salt, const char *text)
-{
-    block_id ids[MAX_SLOTS][MAX_BLOCKS];
-    kv_node *n = lock(f, salt, text);
-    int64_t have = kv_node_blocks(n);
-    n = append(f, n, text + have * B, ids);
-    for (int slot = 0; slot < f->n_slots; slot++)
-        for (int i = 0; i < (int)strlen(text) / B - have; i++) let_go(f, slot, ids[slot][i], false);
-    kv_tree_unlock(f->t, n);
-    audit(f->t);
-}
 
 static void test_match_down_to_the_token(void **state)
 {
@@ -312,163 +204,6 @@ static void test_prefix_inside_a_run(void **state)
     fell(&f);
 }
 
-static void test_insert_meets_what_is_there(void **state)
-{
-    (void)state;
-    forest f = plant(2, B);
-    block_id a[MAX_SLOTS][MAX_BLOCKS], b[MAX_SLOTS][MAX_BLOCKS], got;
-    kv_node *first = lock(&f, 1, ""), *second = lock(&f, 1, "");
-    first = append(&f, first, "aaaabbbbcccc", a);
-    /* The first one's window moves on, and one of the blocks behind it is evicted. */
-    let_go(&f, 1, a[1][0], true);
-    let_go(&f, 1, a[1][1], true);
-    assert_true(kv_tree_evict(f.t, 1));
-    audit(f.t);
-    kv_tree_blocks(f.t, first, 1, 0, 1, &got);
-    assert_int_equal(got, BLOCK_NONE);
-
-    block_id own[MAX_SLOTS][2], *blocks[MAX_SLOTS] = {b[0], b[1]};
-    status st = STATUS_INIT;
-    for (int slot = 0; slot < 2; slot++)
-        for (int i = 0; i < 2; i++) b[slot][i] = own[slot][i] = pool_take(f.pools[slot]);
-    assert_int_equal(kv_tree_insert(f.t, &second, tokens("aaaabbbb"), 2, blocks, &st), ST_OK);
-    assert_int_equal(b[0][0], a[0][0]); /* the tree's */
-    assert_int_equal(b[0][1], a[0][1]);
-    assert_int_equal(b[1][0], own[1][0]); /* adopted */
-    assert_int_equal(b[1][1], a[1][1]);
-    assert_int_equal(kv_node_blocks(second), 2);
-    assert_int_equal(kv_tree_count(f.t).blocks, 3);
-    assert_false(pool_kept(f.pools[0], own[0][0]));
-    assert_true(pool_kept(f.pools[1], own[1][0]));
-    audit(f.t);
-
-    for (int i = 0; i < 2; i++) pool_unref(f.pools[0], own[0][i]);
-    pool_unref(f.pools[1], own[1][1]);
-    let_go(&f, 1, own[1][0], false);
-    for (int i = 0; i < 3; i++) pool_unref(f.pools[0], a[0][i]);
-    let_go(&f, 1, a[1][2], false);
-    kv_tree_unlock(f.t, first);
-    kv_tree_unlock(f.t, second);
-    fell(&f);
-}
-
-/* A caller may have nothing for a slot. */
-static void test_missing_blocks(void **state)
-{
-    (void)state;
-    forest f = plant(2, 0);
-    block_id ids[MAX_SLOTS][2] = {{pool_take(f.pools[0]), pool_take(f.pools[0])}, {BLOCK_NONE, BLOCK_NONE}};
-    block_id *blocks[MAX_SLOTS] = {ids[0], ids[1]};
-    status st = STATUS_INIT;
-    kv_node *n = lock(&f, 1, "");
-    assert_int_equal(kv_tree_insert(f.t, &n, tokens("aaaabbbb"), 2, blocks, &st), ST_OK);
-    assert_match(&f, 1, "aaaabbbb", 0, 0); /* slot 1 can't serve it, nor rows of it */
-    assert_match(&f, 1, "aaax", 0, 0);
-    kv_tree_unlock(f.t, n);
-    n = lock(&f, 1, "");
-    ids[1][0] = pool_take(f.pools[1]);
-    assert_int_equal(kv_tree_insert(f.t, &n, tokens("aaaa"), 1, blocks, &st), ST_OK);
-    assert_match(&f, 1, "aaaabbbb", 1, 0);
-    assert_match(&f, 1, "aaax", 0, 3);
-    kv_tree_unlock(f.t, n);
-    for (int i = 0; i < 2; i++) pool_unref(f.pools[0], ids[0][i]);
-    pool_unref(f.pools[1], ids[1][0]);
-    /* Dropping a leaf that has nothing in slot 1 does not count there: the next one goes too. */
-    assert_true(kv_tree_evict(f.t, 1));
-    assert_int_equal(kv_tree_count(f.t).blocks, 0);
-    assert_false(kv_tree_evict(f.t, 1));
-    fell(&f);
-}
-
-static void test_windows(void **state)
-{
-    (void)state;
-    forest f = plant(2, 6); /* a hit of n tokens needs rows > n - 6: two blocks before its end */
-    block_id ids[MAX_SLOTS][MAX_BLOCKS];
-    kv_node *n = append(&f, lock(&f, 1, ""), "aaaabbbbccccddddeeee", ids);
-    for (int i = 0; i < 3; i++) let_go(&f, 1, ids[1][i], true);
-    assert_match(&f, 1, "aaaabbbbccccddddeeee", 5, 0);
-    assert_true(kv_tree_evict(f.t, 1)); /* a: the oldest behind */
-    assert_match(&f, 1, "aaaabbbbccccddddee", 4, 2);
-    assert_match(&f, 1, "aaaabbbbccccdd", 3, 2); /* needs b and c */
-    assert_match(&f, 1, "aaaabbbb", 0, 0);       /* needs a and b */
-    assert_match(&f, 1, "aaaabbxx", 0, 0);
-    assert_true(kv_tree_evict(f.t, 1)); /* b */
-    assert_match(&f, 1, "aaaabbbbccccdd", 0, 0);
-    assert_match(&f, 1, "aaaabbbbccccddddx", 4, 0);
-    assert_match(&f, 1, "aaaabbbbccccddddeeeex", 5, 0);
-    assert_int_equal(kv_tree_count(f.t).evicted_behind, 2);
-    /* A lock where a hit ended, in the middle of the run. */
-    kv_node *four = lock(&f, 1, "aaaabbbbccccddddx");
-    assert_int_equal(kv_node_blocks(four), 4);
-    audit(f.t);
-    kv_tree_unlock(f.t, four);
-    for (int i = 0; i < 5; i++) pool_unref(f.pools[0], ids[0][i]);
-    for (int i = 3; i < 5; i++) let_go(&f, 1, ids[1][i], false);
-    kv_tree_unlock(f.t, n);
-    fell(&f);
-}
-
-/* How many blocks before its end a hit needs, for windows of all remainders. */
-static void test_window_sizes(void **state)
-{
-    (void)state;
-    for (int window = 1; window <= 4 * B; window++) {
-        forest f = plant(2, window);
-        block_id ids[MAX_SLOTS][MAX_BLOCKS];
-        kv_node *n = append(&f, lock(&f, 1, ""), "aaaabbbbccccddddeeeeffff", ids);
-        int first_row = 6 * B - window + 1, needed = 6 - (first_row > 0 ? first_row : 0) / B;
-        for (int i = 0; i < 6; i++) let_go(&f, 1, ids[1][i], true);
-        for (int gone = 0; gone < 6; gone++) { /* the first `gone` blocks */
-            kv_match m = match(&f, 1, "aaaabbbbccccddddeeeeffff");
-            assert_int_equal(m.n_blocks == 6, 6 - gone >= needed);
-            assert_true(kv_tree_evict(f.t, 1));
-        }
-        for (int i = 0; i < 6; i++) pool_unref(f.pools[0], ids[0][i]);
-        kv_tree_unlock(f.t, n);
-        fell(&f);
-    }
-}
-
-/* Blocks behind windows first, the oldest first; then leaves; then what rests on paths that stay. */
-static void test_order_of_a_windowed_slot(void **state)
-{
-    (void)state;
-    forest f = plant(2, B);
-    block_id a[MAX_SLOTS][MAX_BLOCKS], b[MAX_SLOTS][MAX_BLOCKS], path[3];
-    kv_node *n = append(&f, lock(&f, 1, ""), "aaaabbbbcccc", a), *m = append(&f, lock(&f, 1, ""), "xxxxyyyy", b);
-    let_go(&f, 1, b[1][0], true);
-    let_go(&f, 1, a[1][0], true);
-    let_go(&f, 1, a[1][1], false);
-    kv_tree_wake(f.t, 1, a[1][0]); /* held again, and let go again: the youngest now */
-    pool_ref(f.pools[1], a[1][0]);
-    let_go(&f, 1, a[1][0], true);
-    for (int i = 0; i < 2; i++) pool_unref(f.pools[0], b[0][i]);
-    let_go(&f, 1, b[1][1], false);
-    kv_tree_unlock(f.t, m); /* xxxxyyyy is a leaf; aaaabbbbcccc stays locked */
-    audit(f.t);
-    const block_id order[] = {b[1][0], a[1][0], b[1][1], a[1][1]};
-    for (int i = 0; i < 4; i++) {
-        assert_true(pool_kept(f.pools[1], order[i]));
-        assert_true(kv_tree_evict(f.t, 1));
-        assert_false(pool_kept(f.pools[1], order[i]));
-        assert_int_equal(pool_count(f.pools[1]).free, MAX_BLOCKS - 4 + i);
-        audit(f.t);
-    }
-    assert_false(kv_tree_evict(f.t, 1)); /* cccc is in use */
-    assert_match(&f, 1, "xxxxyyyy", 0, 0);
-    assert_int_equal(kv_tree_count(f.t).blocks, 3); /* xxxx went before what rests, though it freed nothing */
-    assert_int_equal(kv_tree_count(f.t).evicted_behind, 3);
-    kv_tree_blocks(f.t, n, 1, 0, 3, path);
-    assert_int_equal(path[0], BLOCK_NONE);
-    assert_int_equal(path[1], BLOCK_NONE);
-    assert_int_equal(path[2], a[1][2]);
-    for (int i = 0; i < 3; i++) pool_unref(f.pools[0], a[0][i]);
-    let_go(&f, 1, a[1][2], false);
-    kv_tree_unlock(f.t, n);
-    fell(&f);
-}
-
 /* A leaf whose blocks are in use frees nothing: the next one goes as well. */
 static void test_evict_frees(void **state)
 {
@@ -500,120 +235,6 @@ static void test_whole_blocks(void **state)
     assert_match(&f, 1, "aaaabbbx", 1, 0);
     fell(&f);
 }
-
-/* ---- Policies. Here a letter is a block, and no two blocks have the same. */
-
-typedef struct alphabet {
-    int block_tokens;
-    bool has[128];
-} alphabet;
-
-static bool add_letters(void *user, const kv_node_info *n)
-{
-    alphabet *a = user;
-    for (int64_t i = 0; i < n->n_blocks; i++) a->has[n->ids[i * a->block_tokens]] = true;
-    return true;
-}
-
-static kv_tree *grow(const char *policy, int block_tokens)
-{
-    kv_tree *t;
-    status st = STATUS_INIT;
-    kv_tree_config c = {.block_tokens = block_tokens, .policy = evict_policy_get(policy)};
-    assert_non_null(c.policy);
-    assert_int_equal(kv_tree_new(&t, &c, &st), ST_OK);
-    assert_string_equal(kv_tree_policy(t), policy);
-    return t;
-}
-
-static void use_text(kv_tree *t, const char *text, int block_tokens, int priority)
-{
-    int64_t n = (int64_t)strlen(text), have;
-    int32_t *ids = malloc((size_t)n * (size_t)block_tokens * sizeof *ids);
-    status st = STATUS_INIT;
-    kv_node *node;
-    for (int64_t i = 0; i < n * block_tokens; i++) ids[i] = text[i / block_tokens];
-    kv_match m = kv_tree_match(t, 1, ids, n * block_tokens);
-    assert_int_equal(kv_tree_lock(t, 1, &m, priority, &node, &st), ST_OK);
-    have = m.n_blocks;
-    assert_int_equal(kv_tree_insert(t, &node, ids + have * block_tokens, n - have, NULL, &st), ST_OK);
-    kv_tree_prioritize(t, node, priority);
-    kv_tree_unlock(t, node);
-    audit(t);
-    free(ids);
-}
-
-/* Evicts as many blocks as there are letters, which must be those, in that order. */
-static void assert_order(kv_tree *t, const char *order, int block_tokens)
-{
-    for (; *order; order++) {
-        alphabet before = {block_tokens, {false}}, after = before;
-        kv_tree_walk(t, add_letters, &before);
-        assert_true(kv_tree_evict_leaf(t));
-        kv_tree_walk(t, add_letters, &after);
-        audit(t);
-        for (int c = 0; c < 128; c++) assert_int_equal(before.has[c] != after.has[c], c == *order);
-    }
-}
-
-static void test_policies(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *policy, *uses[6], *order;
-    } cases[] = {
-        {"lru", {"ab", "cd", "ae"}, "bdcea"},
-        {"lru", {"ab", "cd", "ab"}, "dcba"},
-        {"lru", {"abc", "d", "ab"}, "cdba"},
-        {"lfu", {"ab", "cd", "ab", "ef"}, "dcfeba"},
-        {"lfu", {"ab", "ab", "abc", "de", "de"}, "cedba"}, /* c has no hit, though what it follows has */
-        {"fifo", {"ab", "cd", "ab", "e"}, "badce"},
-        {"fifo", {"ab", "c", "abd"}, "cdba"}, /* children before their parents */
-        {"slru", {"ab", "cd", "ab", "ab", "cd", "ef"}, "febadc"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        kv_tree *t = grow(cases[i].policy, 1);
-        for (int u = 0; u < 6 && cases[i].uses[u]; u++) use_text(t, cases[i].uses[u], 1, 0);
-        assert_order(t, cases[i].order, 1);
-        assert_false(kv_tree_evict_leaf(t));
-        kv_tree_free(t);
-    }
-    assert_null(evict_policy_get("mru"));
-    assert_string_equal(evict_policy_at(0)->name, "lru");
-}
-
-static void test_priority(void **state)
-{
-    (void)state;
-    kv_tree *t = grow("priority", 1);
-    use_text(t, "ab", 1, 5);
-    use_text(t, "cd", 1, -1);
-    use_text(t, "ef", 1, 0);
-    use_text(t, "ab", 1, -9); /* the highest counts */
-    assert_order(t, "dc", 1);
-    use_text(t, "ef", 1, 7);
-    assert_order(t, "bafe", 1);
-    kv_tree_free(t);
-}
-
-/* Blocks of 4,096 tokens: one alone is worth 1.5, a run of two 2, times its uses, on top of the age. */
-static void test_cost(void **state)
-{
-    (void)state;
-    kv_tree *t = grow("cost", 4096);
-    use_text(t, "ab", 4096, 0);
-    use_text(t, "c", 4096, 0);
-    use_text(t, "d", 4096, 0);
-    assert_order(t, "c", 4096); /* age 1.5 */
-    use_text(t, "e", 4096, 0);  /* 1.5 + 1.5 */
-    use_text(t, "d", 4096, 0);  /* 1.5 + 2 * 1.5 */
-    assert_order(t, "ba", 4096);
-    use_text(t, "f", 4096, 0); /* age 2: 3.5 */
-    assert_order(t, "efd", 4096);
-    kv_tree_free(t);
-}
-
-/* ---- Keys, walks, audits, memory. */
 
 static void sha(uint8_t key[32], const void *data, size_t n_bytes)
 {
@@ -686,8 +307,9 @@ static bool list(void *user, const kv_node_info *n)
     listing *l = user;
     char *at = l->text + strlen(l->text);
     if (n->n_blocks == 0) sprintf(at, "(%d:%d)", (int)n->salt, n->n_children);
-    else sprintf(at, "%d%c%c%d+%d ", n->depth, n->ids[0], n->ids[n->n_blocks * B - 1], (int)n->first_block,
-                 (int)n->n_blocks);
+    else
+        sprintf(at, "%d%c%c%d+%d ", n->depth, n->ids[0], n->ids[n->n_blocks * B - 1], (int)n->first_block,
+                (int)n->n_blocks);
     return --l->stop_after != 0;
 }
 
@@ -869,16 +491,8 @@ int main(void)
         cmocka_unit_test(test_salts_are_apart),
         cmocka_unit_test(test_locks),
         cmocka_unit_test(test_prefix_inside_a_run),
-        cmocka_unit_test(test_insert_meets_what_is_there),
-        cmocka_unit_test(test_missing_blocks),
-        cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_window_sizes),
-        cmocka_unit_test(test_order_of_a_windowed_slot),
         cmocka_unit_test(test_evict_frees),
         cmocka_unit_test(test_whole_blocks),
-        cmocka_unit_test(test_policies),
-        cmocka_unit_test(test_priority),
-        cmocka_unit_test(test_cost),
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_walk),
         cmocka_unit_test(test_audit_sees),

@@ -424,8 +424,7 @@ static void check_blocks(world *w, const sequence *s)
     int first = (int)draw(w, (uint32_t)s->in_tree + 1), n = (int)draw(w, (uint32_t)(s->in_tree - first) + 1);
     for (int slot = 0; slot < SLOTS; slot++) {
         kv_tree_blocks(w->tree, s->node, slot, first, n, got);
-        for (int k = 0; k < n; k++)
-            assert_int_equal(got[k], find(w, s->salt, s->ids, first + k + 1)->blocks[slot]);
+        for (int k = 0; k < n; k++) assert_int_equal(got[k], find(w, s->salt, s->ids, first + k + 1)->blocks[slot]);
     }
 }
 

@@ -73,7 +73,8 @@ static engine_usage usage_of(const engine *e)
 {
     engine_usage u = engine_get_usage(e);
     assert_int_equal(u.total_bytes, kv_cache_bytes(engine_cache(e)));
-    assert_int_equal(u.used_bytes + u.internal_bytes + u.reserved_bytes + u.external_bytes + u.free_bytes + u.cached_bytes,
+    assert_int_equal(u.used_bytes + u.internal_bytes + u.reserved_bytes + u.external_bytes + u.free_bytes +
+                         u.cached_bytes,
                      u.total_bytes);
     return u;
 }
@@ -184,9 +185,9 @@ static void memory_that_is_cached(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_of_one_sequence),  cmocka_unit_test(rows_that_are_shared),
-        cmocka_unit_test(rows_of_drafts),        cmocka_unit_test(memory_set_aside),
-        cmocka_unit_test(memory_too_little),     cmocka_unit_test(memory_that_is_cached),
+        cmocka_unit_test(rows_of_one_sequence), cmocka_unit_test(rows_that_are_shared),
+        cmocka_unit_test(rows_of_drafts),       cmocka_unit_test(memory_set_aside),
+        cmocka_unit_test(memory_too_little),    cmocka_unit_test(memory_that_is_cached),
     };
     return cmocka_run_group_tests(tests, open_world, talk_close_world);
 }
