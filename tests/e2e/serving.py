@@ -1,6 +1,7 @@
 """A running `kvasir serve`, and ways to talk with it."""
 import http.client
 import json
+import os
 import re
 import signal
 import socket
@@ -28,10 +29,10 @@ class Reply:
 
 
 class Server:
-    def __init__(self, *options, model=SMOLLM, program=KVASIR):
+    def __init__(self, *options, model=SMOLLM, program=KVASIR, **environment):
         self.stderr = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen([program, "serve", model, "--port", "0", *map(str, options)], stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.PIPE, stderr=self.stderr, text=True)
+                                        stdout=subprocess.PIPE, stderr=self.stderr, text=True, env={**os.environ, **environment})
         self.start_line = self.process.stdout.readline()
         found = re.search(r"http://(\S+):(\d+)", self.start_line)
         assert found, self.log()
