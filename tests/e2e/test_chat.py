@@ -106,11 +106,11 @@ class Terminal:
         os.write(self.fd, text.encode())
 
     def end(self):
-        """The exit status after an end of file, typed again as often as it takes: what is typed while the terminal
-        changes its mode can be lost."""
+        """The exit status after an end of file on an empty line, typed again as often as it takes: what is typed while the
+        terminal changes its mode can be lost, or left in the line."""
         end = time.monotonic() + 60
         while time.monotonic() < end:
-            self.type("\x04")
+            self.type("\x15\x04")
             for _ in range(10):
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
                 if pid:
