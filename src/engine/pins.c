@@ -22,7 +22,7 @@ int engine_pin(engine *e, uint64_t salt, const int32_t *ids, size_t n, double se
                           MAX_SECONDS);
     pin p = {.until_ns = clock_ns() + (int64_t)(seconds * 1e9)};
     if (kv_seq_new(&p.seq, e->cache, st)) return st->code;
-    int64_t b = kv_cache_block_tokens(e->cache), full = kv_cache_match(e->cache, salt, ids, (int64_t)n) / b * b;
+    int64_t b = kv_cache_block_tokens(e->cache), full = kv_cache_match(e->cache, salt, ids, (int64_t)n, NULL) / b * b;
     *n_pinned = kv_seq_match(p.seq, salt, ids, full, 0);
     e->pins[e->n_pins++] = p;
     return ST_OK;

@@ -47,13 +47,11 @@ static void leave_list(session *s)
     *at = s->next;
 }
 
-/* By priority, then by age. */
+/* By priority, then by age: behind all that were begun before, since s is the youngest. Idle ones have no place. */
 static void join_list(session *s)
 {
     session **at = &s->e->sessions;
-    while (*at && ((*at)->params.priority > s->params.priority ||
-                   ((*at)->params.priority == s->params.priority && (*at)->age < s->age)))
-        at = &(*at)->next;
+    while (*at && (!(*at)->begun || (*at)->params.priority >= s->params.priority)) at = &(*at)->next;
     s->next = *at;
     *at = s;
 }
@@ -168,7 +166,6 @@ static void begin(session *s)
     s->deadline_ns = s->params.deadline_s > 0 ? s->start_ns + (int64_t)(s->params.deadline_s * 1e9) : 0;
     s->begun = true;
     s->finish = s->params.max_tokens == 0 && !s->params.prompt_logprobs ? FINISH_LENGTH : FINISH_NONE;
-    s->age = s->e->n_started++;
     leave_list(s);
     join_list(s);
 }
@@ -198,9 +195,10 @@ int session_fork(session *s, session *leader, uint32_t choice, const session_cal
     return ST_OK;
 }
 
-int64_t session_cached(const session *s)
+int64_t session_cached(const session *s, uint32_t *in_use)
 {
-    return s->params.prompt_logprobs ? 0 : kv_cache_match(s->e->cache, s->params.salt, s->ids, s->n_ids - 1);
+    int64_t most = s->params.prompt_logprobs ? 0 : s->n_ids - 1;
+    return kv_cache_match(s->e->cache, s->params.salt, s->ids, most, in_use);
 }
 
 void session_admit(session *s)
