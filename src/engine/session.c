@@ -141,7 +141,10 @@ static int copy_ids(session *s, const int32_t *ids, size_t n, status *st)
     int64_t need = session_longest(s) + 1;
     if (need > s->max_ids) {
         int32_t *more = mem_resize(s->ids, (size_t)need, sizeof *more);
-        if (!more) return status_nomem(st, (uint64_t)need * sizeof *more);
+        if (!more) {
+            s->n_ids = s->n_prompt = 0;
+            return status_nomem(st, (uint64_t)need * sizeof *more);
+        }
         s->ids = more;
         s->max_ids = need;
     }
@@ -181,7 +184,8 @@ int session_start(session *s, const int32_t *ids, size_t n, const generate_param
 
 int session_fork(session *s, session *leader, uint32_t choice, const session_callbacks *cb, status *st)
 {
-    assert(s != leader && leader->sampler);
+    if (s == leader || !leader->sampler || !leader->n_prompt)
+        return status_set(st, ST_ARG, STATUS_NO_POS, "a fork needs another session, one that has been started");
     session_stop(s);
     generate_params p = leader->params;
     p.stop = (const char *const *)leader->stops.strings;
