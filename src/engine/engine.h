@@ -10,7 +10,7 @@
  *
  * N1 What a session says depends on its tokens and parameters alone: not on the other sessions, the chunk or the team
  *    (I5).
- * N2 Decoding allocates nothing, apart from text that grows.
+ * N2 Decoding allocates nothing, apart from text that grows and the tree's record of a block that is full.
  * N3 ids [0, kv length) are in the cache; the rest is pending.
  * Threads: one caller at a time; callbacks run in engine_step.
  */
