@@ -144,12 +144,6 @@ static bool admit(engine *e, session *s)
     return false;
 }
 
-static void end_late_ones(engine *e, int64_t now_ns)
-{
-    for (session *s = e->sessions; s; s = s->next)
-        if (session_active(s) && s->deadline_ns && now_ns >= s->deadline_ns) session_expire(s);
-}
-
 /* Whether a waiting session runs now; *blocked: those behind it have to wait as well. */
 static bool enters(engine *e, session *s, int rows_left, bool *blocked)
 {
@@ -172,7 +166,6 @@ bool schedule_lacks_blocks(const engine *e)
 
 void schedule_step(engine *e, int64_t now_ns)
 {
-    end_late_ones(e, now_ns);
     engine_unpin(e, now_ns);
     e->n_rows = e->n_seqs = e->n_decoding = 0;
     for (const session *s = e->sessions; s; s = s->next) e->n_decoding += s->running && session_pending(s) == 1;
