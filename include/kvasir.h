@@ -17,6 +17,7 @@
  *     and nothing is owed. Text is UTF-8, one sentence, and says what to do.
  *   - The library never prints, exits or reads the environment. It keeps no state outside the handles, but for two
  *     counters of its heap.
+ *   - on_token is called inside kvasir_engine_step. It may cancel sessions; it may not start, fork or free one.
  *   - *_free(NULL) does nothing. Sessions are freed before their engine, engines before their model.
  *   - A sequence's tokens are a function of the model, the prompt and the parameters alone, bit for bit on one machine:
  *     not of the number of threads, the chunk, or what other sessions do.
@@ -111,7 +112,7 @@ KVASIR_API int kvasir_engine_step(kvasir_engine *e, kvasir_status *st);
 typedef struct kvasir_cache_info {
     uint64_t bytes;        /* of the pools */
     uint64_t blocks, free_blocks;
-    uint64_t cached_blocks; /* of ended answers, kept for their prefixes until somebody needs the room */
+    uint64_t cached_blocks; /* that no session holds, kept for their prefixes until somebody needs the room */
     int block_tokens;
 } kvasir_cache_info;
 KVASIR_API kvasir_cache_info kvasir_engine_cache_info(const kvasir_engine *e);
@@ -160,7 +161,8 @@ KVASIR_API int kvasir_session_start(kvasir_session *s, const int32_t *ids, size_
                                     const kvasir_sampling *sampling, kvasir_token_fn *on_token, void *user,
                                     kvasir_status *st);
 /* Begins another answer to the prompt that leader was started with, by the same parameters and another draw (choice 1,
- * 2, ...). The prompt is computed once for both. */
+ * 2, ...). While leader has no token yet, the prompt is computed once for both. KVASIR_ARG where leader was never
+ * started. */
 KVASIR_API int kvasir_session_fork(kvasir_session *s, kvasir_session *leader, uint32_t choice,
                                    kvasir_token_fn *on_token, void *user, kvasir_status *st);
 KVASIR_API int kvasir_session_active(const kvasir_session *s);

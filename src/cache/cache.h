@@ -8,9 +8,9 @@
  *      drafts:                        [b8: 6 of 16 slots]                     uncommitted slots, apart from the tail
  *
  * C1 Row i of a sequence lies in table[i / B], row i % B, in every group; no K or V exists outside blocks.
- * C2 Only the tail block is written, by its one owner (refs 1, not in the tree). A sequence that is forked or truncated inside a block
- *    which others hold gets its own copy of the rows before that point, at most B - 1 a group; the rows are never
- *    computed again.
+ * C2 Only the tail block is written, by its one owner (refs 1, not in the tree). A sequence that is forked or truncated
+ *    inside a block which others hold gets its own copy of the rows before that point, at most B - 1 a group; the rows
+ *    are never computed again.
  * C3 An operation does all or nothing: on failure the sequence is as before.
  * C4 A window group holds every row that a query at index >= len can see: rows > len - window; kv_seq_append drops what
  *    lies behind.
@@ -101,8 +101,9 @@ int kv_seq_copy(kv_seq *to, const kv_seq *from, int64_t n, status *st);
 /* Takes the longest prefix of ids [0, n) that the tree has for the salt: full blocks shared, matching rows of the next
  * one copied. s is empty; returns its new length. Short of blocks or memory it takes less. priority: kv_tree_lock. */
 int64_t kv_seq_match(kv_seq *s, uint64_t salt, const int32_t *ids, int64_t n, int priority);
-/* How much kv_seq_match would take. */
-int64_t kv_cache_match(const kv_cache *c, uint64_t salt, const int32_t *ids, int64_t n);
+/* How much kv_seq_match would take. in_use (may be NULL) [groups]: how many of its full blocks others hold already; the
+ * rest stops being available when it is taken. */
+int64_t kv_cache_match(const kv_cache *c, uint64_t salt, const int32_t *ids, int64_t n, uint32_t *in_use);
 /* Shows the full blocks among the first len rows to others. ids [len]: the tokens of the rows, of which K and V are
  * written. For sequences that began with kv_seq_match (whatever it found). Short of memory it shows less. */
 void kv_seq_share(kv_seq *s, const int32_t *ids);

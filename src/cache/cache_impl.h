@@ -1,5 +1,5 @@
-/* cache_impl.h - the structures behind cache.h, shared by cache.c (the pools), holds.c (references and room), seq.c (the
- * sequences) and prefix.c (what they share through the radix tree). */
+/* cache_impl.h - the structures behind cache.h, shared by cache.c (the pools), holds.c (references and room), seq.c
+ * (the sequences) and prefix.c (what they share through the radix tree). */
 #ifndef KVASIR_CACHE_CACHE_IMPL_H
 #define KVASIR_CACHE_CACHE_IMPL_H
 

@@ -39,8 +39,9 @@ typedef struct evict_policy {
     double (*rank)(const evict_entry *e, double depth, double age);
 } evict_policy;
 
-/* "lru", "lfu", "fifo", "slru", "priority", "cost"; NULL for an unknown name. */
+/* NULL for an unknown name. */
 const evict_policy *evict_policy_get(const char *name);
+#define EVICT_NAMES "lru|lfu|fifo|slru|priority|cost" /* the choices of an option */
 const evict_policy *evict_policy_at(int i); /* NULL past the last: for listings; the first is the default, lru */
 
 typedef struct evict_order {

@@ -2,6 +2,8 @@
 
 #include "cache/cache_impl.h"
 
+#define SHARE_AT_ONCE 64 /* blocks: a step's chunk makes 32 of the default size */
+
 static void unlock(kv_seq *s)
 {
     kv_tree_prioritize(s->cache->tree, s->node, s->priority); /* what the sequence added itself */
@@ -81,10 +83,25 @@ int64_t kv_seq_match(kv_seq *s, uint64_t salt, const int32_t *ids, int64_t n, in
     return s->len;
 }
 
-int64_t kv_cache_match(const kv_cache *c, uint64_t salt, const int32_t *ids, int64_t n)
+/* Of the blocks that hold_path would hold: how many somebody holds already. */
+static uint32_t count_in_use(const kv_cache *c, int group, const kv_match *m)
 {
-    if (!c->tree) return 0;
-    kv_match m = kv_tree_match(c->tree, salt, ids, n);
+    block_id ids[SHARE_AT_ONCE];
+    uint32_t sum = 0;
+    int64_t first = kv_first_seen(c, group, m->n_blocks * c->block_tokens) / c->block_tokens, n;
+    for (; first < m->n_blocks; first += n) {
+        n = m->n_blocks - first < SHARE_AT_ONCE ? m->n_blocks - first : SHARE_AT_ONCE;
+        kv_tree_blocks(c->tree, m->node, group, first, n, ids);
+        for (int64_t i = 0; i < n; i++) sum += pool_refs(c->groups[group].pool, ids[i]) > 0;
+    }
+    return sum;
+}
+
+int64_t kv_cache_match(const kv_cache *c, uint64_t salt, const int32_t *ids, int64_t n, uint32_t *in_use)
+{
+    kv_match m = {0};
+    if (c->tree) m = kv_tree_match(c->tree, salt, ids, n);
+    for (int g = 0; in_use && g < c->n_groups; g++) in_use[g] = count_in_use(c, g, &m);
     return m.n_blocks * c->block_tokens + m.rows;
 }
 
@@ -100,8 +117,6 @@ static void adopt(kv_seq *s, int group, int64_t first, int64_t n, const block_id
         *own = ids[i];
     }
 }
-
-#define SHARE_AT_ONCE 64 /* blocks: a step's chunk makes 32 of the default size */
 
 void kv_seq_share(kv_seq *s, const int32_t *ids)
 {

@@ -81,7 +81,8 @@ int kv_seq_n_drafts(const kv_seq *s)
 /* Blocks at the front of the group's table that an append drops: no query at index >= len sees them. */
 static uint32_t n_behind(const kv_seq *s, int group)
 {
-    uint32_t first = s->groups[group].first, kept = (uint32_t)(kv_first_seen(s->cache, group, s->len) / s->cache->block_tokens);
+    uint32_t first = s->groups[group].first;
+    uint32_t kept = (uint32_t)(kv_first_seen(s->cache, group, s->len) / s->cache->block_tokens);
     return kept > first ? kept - first : 0;
 }
 

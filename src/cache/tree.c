@@ -117,7 +117,6 @@ kv_match kv_tree_match(const kv_tree *t, uint64_t salt, const int32_t *ids, int6
     if (m.n_blocks == walked && s.rows && !t->whole_blocks && has_block(t, s.child, s.blocks)) {
         m.rows = s.rows;
         m.next = s.child;
-        m.next_index = walked;
     }
     return m;
 }

@@ -54,11 +54,10 @@ void kv_tree_free(kv_tree *t); /* drops every block; no node may be locked */
 
 /* What a prompt finds. Valid until the tree changes. */
 typedef struct kv_match {
-    kv_node *node;      /* where the last full block of the match stands (a root when there is none) */
-    int64_t n_blocks;   /* full blocks that match and that every slot can serve */
-    int rows;           /* rows of the next block that match as well, to be copied; 0 = none */
-    kv_node *next;      /* of that block, when rows > 0 */
-    int64_t next_index; /* number of that block, counted from the root: n_blocks */
+    kv_node *node;    /* where the last full block of the match stands (a root when there is none) */
+    int64_t n_blocks; /* full blocks that match and that every slot can serve */
+    int rows;         /* rows of the next block that match as well, to be copied; 0 = none */
+    kv_node *next;    /* of that block, number n_blocks from the root, when rows > 0 */
 } kv_match;
 
 /* The longest prefix of ids [0, n) in the tree that every slot can serve; its rows are of the block that shares most,

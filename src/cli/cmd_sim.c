@@ -113,7 +113,7 @@ static const option_spec options[] = {
     {.name = "blocks", .letter = 'b', .kind = OPTION_STRING, .arg = "N", .fallback = "0", .repeats = true,
      .help = "blocks that the cache holds: 4096, 10k, 1.5M; 0 = no end; may be repeated"},
     {.name = "policy", .letter = 'p', .kind = OPTION_CHOICE, .arg = "POLICY", .fallback = "lru", .repeats = true,
-     .choices = "lru|lfu|fifo|slru|priority|cost|" SIM_FLAT_LRU,
+     .choices = EVICT_NAMES "|" SIM_FLAT_LRU,
      .help = "which leaf of the tree goes first; flat-lru: no tree; may be repeated"},
     {.name = "json", .kind = OPTION_FLAG, .help = "print JSON: an object, or an array for more than one result"},
     {.name = NULL},

@@ -10,7 +10,7 @@
  *
  * N1 What a session says depends on its tokens and parameters alone: not on the other sessions, the chunk or the team
  *    (I5).
- * N2 Decoding allocates nothing, apart from text that grows.
+ * N2 Decoding allocates nothing, apart from text that grows and the tree's record of a block that is full.
  * N3 ids [0, kv length) are in the cache; the rest is pending.
  * Threads: one caller at a time; callbacks run in engine_step.
  */
@@ -134,7 +134,8 @@ void session_free(session *s);
 int session_start(session *s, const int32_t *ids, size_t n, const generate_params *p, const session_callbacks *cb,
                   status *st);
 /* Begins another answer to leader's prompt, with leader's parameters but for sampling.choice. Where leader has not yet
- * made its first token, the prompt is computed once: both go on from the same rows and logits. */
+ * made its first token, the prompt is computed once: both go on from the same rows and logits. ST_ARG where leader was
+ * never started. */
 int session_fork(session *s, session *leader, uint32_t choice, const session_callbacks *cb, status *st);
 bool session_active(const session *s); /* waiting or running */
 bool session_running(const session *s); /* in the batch */
@@ -150,8 +151,8 @@ const int32_t *session_ids(const session *s, size_t *n);
 int engine_step(engine *e, status *st);
 int engine_n_active(const engine *e);
 
-/* Keeps what the cache has of a prefix for some time: it is not evicted while running answers can do without its blocks.
- * *n_pinned: tokens. ST_LIMIT when there are too many pins. */
+/* Keeps what the cache has of a prefix for some time: it is not evicted while running answers can do without its
+ * blocks. *n_pinned: tokens, of full blocks; 0 makes no pin. ST_LIMIT when there are too many pins. */
 int engine_pin(engine *e, uint64_t salt, const int32_t *ids, size_t n, double seconds, int64_t *n_pinned, status *st);
 
 typedef struct engine_stats {

@@ -21,8 +21,7 @@ struct engine {
     forward *forward;
     sampler_scratch *scratch; /* of the sessions' samplers */
     int context, chunk, max_sessions, n_sessions, max_running, n_running;
-    session *sessions; /* by priority, then by age: the order in which they are served */
-    uint64_t n_started; /* session_start's so far: a session's age */
+    session *sessions; /* those begun, by priority, then by age: the order of service; idle ones anywhere */
     bool reserve;
     pace pace;
     pin pins[MAX_PINS];

@@ -18,11 +18,13 @@ int engine_pin(engine *e, uint64_t salt, const int32_t *ids, size_t n, double se
     if (e->n_pins == MAX_PINS)
         return status_set(st, ST_LIMIT, STATUS_NO_POS, "all %d pins are in use; let some run out", MAX_PINS);
     if (!(seconds > 0 && seconds <= MAX_SECONDS))
-        return status_set(st, ST_ARG, STATUS_NO_POS, "a pin of %g seconds can't be; more than 0 and at most %d", seconds,
-                          MAX_SECONDS);
+        return status_set(st, ST_ARG, STATUS_NO_POS, "a pin of %g seconds can't be; more than 0 and at most %d",
+                          seconds, MAX_SECONDS);
+    int64_t b = kv_cache_block_tokens(e->cache), full = kv_cache_match(e->cache, salt, ids, (int64_t)n, NULL) / b * b;
     pin p = {.until_ns = clock_ns() + (int64_t)(seconds * 1e9)};
+    *n_pinned = 0;
+    if (full == 0) return ST_OK;
     if (kv_seq_new(&p.seq, e->cache, st)) return st->code;
-    int64_t b = kv_cache_block_tokens(e->cache), full = kv_cache_match(e->cache, salt, ids, (int64_t)n) / b * b;
     *n_pinned = kv_seq_match(p.seq, salt, ids, full, 0);
     e->pins[e->n_pins++] = p;
     return ST_OK;

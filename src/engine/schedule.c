@@ -76,16 +76,18 @@ static bool at_prompt(const engine *e, const session *s)
     return false;
 }
 
-/* A running session computes more of s's prompt than the cache has: worth waiting for. */
-static bool prefix_is_coming(const engine *e, const session *s, int64_t cached)
+/* A running session computes more of s's prompt than the cache has: worth waiting for, unless others may keep it from
+ * its rows for longer than s. */
+static bool prefix_is_coming(const engine *e, const session *s)
 {
-    int64_t b = kv_cache_block_tokens(e->cache);
     if (!kv_cache_tree(e->cache) || s->params.prompt_logprobs) return false;
+    int64_t b = kv_cache_block_tokens(e->cache), cached = session_cached(s, NULL);
     for (const session *r = e->sessions; r; r = r->next) {
-        if (!r->running || r->params.salt != s->params.salt) continue;
+        if (!r->running || r->params.salt != s->params.salt || r->params.priority < s->params.priority) continue;
+        if (!at_prompt(e, r)) continue;
         int64_t same = 0, most = lesser(s->n_ids - 1, r->n_ids);
         while (same < most && r->ids[same] == s->ids[same]) same++;
-        if (same / b * b > cached && at_prompt(e, r)) return true;
+        if (same / b * b > cached) return true;
     }
     return false;
 }
@@ -102,20 +104,21 @@ static bool fits_reserved(const engine *e, const session *s)
     return true;
 }
 
-/* Whether s, waiting, could enter now without a look at its prefix: a bound that needs no change. */
-static bool may_fit(const engine *e, const session *s, int64_t cached)
+/* Whether s, waiting, would fit once it is in: said without a use of its prefix, since it may wait for many steps. */
+static bool will_fit(const engine *e, const session *s)
 {
+    uint32_t in_use[KV_MAX_GROUPS];
+    session_cached(s, in_use);
     for (int g = 0; g < kv_cache_n_groups(e->cache); g++)
         if (kv_cache_blocks(e->cache, g, s->n_ids) + (uint64_t)e->n_running >
-            (uint64_t)kv_cache_available(e->cache, g) + (uint64_t)cached / (uint64_t)kv_cache_block_tokens(e->cache))
+            (uint64_t)kv_cache_available(e->cache, g) + in_use[g])
             return false;
-    return true;
+    return !e->reserve || fits_reserved(e, s);
 }
 
-static bool try_to_enter(engine *e, session *s, int64_t cached)
+static bool try_to_enter(engine *e, session *s)
 {
-    if (e->reserve && !fits_reserved(e, s)) return false;
-    if (!may_fit(e, s, cached)) return false;
+    if (!will_fit(e, s)) return false;
     session_admit(s);
     if (fits(e, s)) return true;
     session_withdraw(s);
@@ -123,10 +126,10 @@ static bool try_to_enter(engine *e, session *s, int64_t cached)
 }
 
 /* Into the batch, from sessions of lower priority if need be; alone, with the pins' blocks too. */
-static bool admit(engine *e, session *s, int64_t cached)
+static bool admit(engine *e, session *s)
 {
     for (;;) {
-        if (e->n_running < e->max_running && try_to_enter(e, s, cached)) return true;
+        if (e->n_running < e->max_running && try_to_enter(e, s)) return true;
         session *victim = last_running(e);
         if (victim && victim->params.priority < s->params.priority) session_preempt(victim);
         else if (!victim && e->n_pins) engine_unpin(e, UNPIN_ALL);
@@ -141,19 +144,12 @@ static bool admit(engine *e, session *s, int64_t cached)
     return false;
 }
 
-static void end_late_ones(engine *e, int64_t now_ns)
-{
-    for (session *s = e->sessions; s; s = s->next)
-        if (session_active(s) && s->deadline_ns && now_ns >= s->deadline_ns) session_expire(s);
-}
-
 /* Whether a waiting session runs now; *blocked: those behind it have to wait as well. */
 static bool enters(engine *e, session *s, int rows_left, bool *blocked)
 {
     if (s->leader || rows_left == 0 || *blocked) return false;
-    int64_t cached = session_cached(s);
-    if (prefix_is_coming(e, s, cached)) return false;
-    if (admit(e, s, cached)) return true;
+    if (prefix_is_coming(e, s)) return false;
+    if (admit(e, s)) return true;
     *blocked = session_active(s);
     return false;
 }
@@ -163,15 +159,13 @@ bool schedule_lacks_blocks(const engine *e)
     if (e->n_running == 0 || e->n_running == e->max_running) return false;
     for (const session *s = e->sessions; s; s = s->next) {
         if (!session_active(s) || s->running || s->leader) continue;
-        int64_t cached = session_cached(s);
-        if (!prefix_is_coming(e, s, cached)) return e->reserve ? !fits_reserved(e, s) : !may_fit(e, s, cached);
+        if (!prefix_is_coming(e, s)) return !will_fit(e, s);
     }
     return false;
 }
 
 void schedule_step(engine *e, int64_t now_ns)
 {
-    end_late_ones(e, now_ns);
     engine_unpin(e, now_ns);
     e->n_rows = e->n_seqs = e->n_decoding = 0;
     for (const session *s = e->sessions; s; s = s->next) e->n_decoding += s->running && session_pending(s) == 1;

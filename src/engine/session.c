@@ -47,13 +47,11 @@ static void leave_list(session *s)
     *at = s->next;
 }
 
-/* By priority, then by age. */
+/* By priority, then by age: behind all that were begun before, since s is the youngest. Idle ones have no place. */
 static void join_list(session *s)
 {
     session **at = &s->e->sessions;
-    while (*at && ((*at)->params.priority > s->params.priority ||
-                   ((*at)->params.priority == s->params.priority && (*at)->age < s->age)))
-        at = &(*at)->next;
+    while (*at && (!(*at)->begun || (*at)->params.priority >= s->params.priority)) at = &(*at)->next;
     s->next = *at;
     *at = s;
 }
@@ -143,7 +141,10 @@ static int copy_ids(session *s, const int32_t *ids, size_t n, status *st)
     int64_t need = session_longest(s) + 1;
     if (need > s->max_ids) {
         int32_t *more = mem_resize(s->ids, (size_t)need, sizeof *more);
-        if (!more) return status_nomem(st, (uint64_t)need * sizeof *more);
+        if (!more) {
+            s->n_ids = s->n_prompt = 0;
+            return status_nomem(st, (uint64_t)need * sizeof *more);
+        }
         s->ids = more;
         s->max_ids = need;
     }
@@ -168,7 +169,6 @@ static void begin(session *s)
     s->deadline_ns = s->params.deadline_s > 0 ? s->start_ns + (int64_t)(s->params.deadline_s * 1e9) : 0;
     s->begun = true;
     s->finish = s->params.max_tokens == 0 && !s->params.prompt_logprobs ? FINISH_LENGTH : FINISH_NONE;
-    s->age = s->e->n_started++;
     leave_list(s);
     join_list(s);
 }
@@ -184,7 +184,8 @@ int session_start(session *s, const int32_t *ids, size_t n, const generate_param
 
 int session_fork(session *s, session *leader, uint32_t choice, const session_callbacks *cb, status *st)
 {
-    assert(s != leader && leader->sampler);
+    if (s == leader || !leader->sampler || !leader->n_prompt)
+        return status_set(st, ST_ARG, STATUS_NO_POS, "a fork needs another session, one that has been started");
     session_stop(s);
     generate_params p = leader->params;
     p.stop = (const char *const *)leader->stops.strings;
@@ -198,9 +199,10 @@ int session_fork(session *s, session *leader, uint32_t choice, const session_cal
     return ST_OK;
 }
 
-int64_t session_cached(const session *s)
+int64_t session_cached(const session *s, uint32_t *in_use)
 {
-    return s->params.prompt_logprobs ? 0 : kv_cache_match(s->e->cache, s->params.salt, s->ids, s->n_ids - 1);
+    int64_t most = s->params.prompt_logprobs ? 0 : s->n_ids - 1;
+    return kv_cache_match(s->e->cache, s->params.salt, s->ids, most, in_use);
 }
 
 void session_admit(session *s)

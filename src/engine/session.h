@@ -14,7 +14,6 @@ struct session {
     /* Where it stands: begun and not over; among those, in the batch or waiting; waiting for leader's first logits. */
     bool begun, running;
     session *leader, *forked_from; /* forked_from: has its first token; the rows are still to be copied */
-    uint64_t age;
     int64_t deadline_ns, n_reported; /* reported: tokens of the prompt that on_prompt_token has had, or needs not */
     /* The answer in the making. */
     sampler *sampler;
@@ -33,8 +32,8 @@ struct session {
 
 /* Tokens that are not in the cache yet. */
 int64_t session_pending(const session *s);
-/* Tokens that the cache's tree has of a waiting session. */
-int64_t session_cached(const session *s);
+/* As kv_cache_match, of a waiting session. */
+int64_t session_cached(const session *s, uint32_t *in_use);
 /* Tokens that the session may come to. */
 int64_t session_longest(const session *s);
 /* Makes room by the overflow policy when the next token would not fit; ends the session where that is the policy. */

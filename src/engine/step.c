@@ -75,6 +75,12 @@ static int run_batch(engine *e, const forward_io *io, status *st)
     return st->code;
 }
 
+static void expire(engine *e, int64_t now_ns)
+{
+    for (session *s = e->sessions; s; s = s->next)
+        if (session_active(s) && s->deadline_ns && now_ns >= s->deadline_ns) session_expire(s);
+}
+
 static void end_finished(engine *e)
 {
     for (session *s = e->sessions; s; s = s->next)
@@ -91,8 +97,9 @@ static void tell_progress(session *s)
 
 int engine_step(engine *e, status *st)
 {
-    end_finished(e);
     int64_t start = clock_ns();
+    expire(e, start);
+    end_finished(e); /* those that were cancelled too: their room is free from here on */
     schedule_step(e, start);
     int n = e->n_seqs, rc = ST_OK;
     if (e->n_rows) {

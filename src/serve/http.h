@@ -68,7 +68,7 @@ void http_completed(void *cls, struct MHD_Connection *connection, void **state, 
 void http_connection(void *cls, struct MHD_Connection *connection, void **socket_context,
                      enum MHD_ConnectionNotificationCode how);
 
-/* Answers with the buffer's bytes, which are taken over; 500 where it has failed. */
+/* Answers with the buffer's bytes, which are taken over; where it has failed the connection is closed. */
 enum MHD_Result http_reply(exchange *x, int code, const char *type, strbuf *b);
 enum MHD_Result http_error(exchange *x, const api_error *e);
 /* Headers that every response has, then the response itself, which is given up. */

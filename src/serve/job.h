@@ -15,7 +15,7 @@
  * J1 What stands below `lock` is read and written with the lock; what stands above is constant once submitted; the rest
  *    belongs to the thread that is named.
  * J2 `waiting` is set exactly while the connection is suspended; who takes it out resumes it.
- * Lock order: a job's lock is taken last; nothing is called under it but resume.
+ * Lock order: a job's lock is taken last, but for libmicrohttpd's own, which suspending and resuming takes.
  */
 #ifndef KVASIR_SERVE_JOB_H
 #define KVASIR_SERVE_JOB_H

@@ -280,7 +280,7 @@ static const field fields[] = {
     {"priority", IN_BOTH, read_int, PLACE(params.priority), INT32_MIN, INT32_MAX},
     {"cache_salt", IN_BOTH, read_salt, 0, 0, 0},
     {"cache_pin", IN_BOTH, read_double, PLACE(params.pin_s), 0, MAX_SECONDS},
-    {"timeout", IN_BOTH, read_double, PLACE(params.deadline_s), 0.001, 1e6},
+    {"timeout", IN_BOTH, read_double, PLACE(params.deadline_s), 0.001, MAX_SECONDS},
     {"response_format", IN_CHAT, read_response_format, 0, 0, 0},
     {"tools", IN_CHAT, read_unsupported, 0, 0, 0},
     {"functions", IN_CHAT, read_unsupported, 0, 0, 0},

@@ -49,10 +49,7 @@ typedef struct request {
     bool skip_special;  /* control tokens don't appear in the text */
     bool has_seed;
     generate_params params; /* max_tokens and, without has_seed, the seed are still to be filled in */
-    /* Behind params' pointers. */
-    const char *stops[REQUEST_MAX_STOPS];
-    logit_bias *bias;
-    int32_t *stop_tokens;
+    const char *stops[REQUEST_MAX_STOPS]; /* params.stop */
 } request;
 
 /* Returns 0 or an HTTP status; request_deinit in either case. */

@@ -93,21 +93,26 @@ static void look_at(const watch *w, watched *c, int64_t now, wake_list *l)
     bool over = j->state == JOB_DONE || j->state == JOB_FAILED;
     double silent_s = age(now, j->last_output_ns);
     stuck = over && silent_s >= w->limits.send_s;
-    if (!over && j->waiting && j->request.stream && silent_s >= w->limits.comment_s) wake = j->comment_due = true;
+    if (j->state == JOB_STARTED && j->waiting && j->request.stream && silent_s >= w->limits.comment_s)
+        wake = j->comment_due = true;
     pthread_mutex_unlock(&j->lock);
     if (stuck) shutdown(c->fd, SHUT_RDWR);
     if (wake) l->jobs[l->n++] = job_ref(j);
 }
 
-/* When the list is full, the rest is looked at the next time. */
+/* When the list is full, it begins anew: those that were woken don't wait any more. */
 static void tick(watch *w)
 {
     wake_list l = {.n = 0};
+    bool full;
     int64_t now = clock_ns();
-    pthread_mutex_lock(&w->lock);
-    for (watched *c = w->first; c && l.n < MAX_EVENTS; c = c->next) look_at(w, c, now, &l);
-    pthread_mutex_unlock(&w->lock);
-    wake_all(&l);
+    do {
+        pthread_mutex_lock(&w->lock);
+        for (watched *c = w->first; c && l.n < MAX_EVENTS; c = c->next) look_at(w, c, now, &l);
+        pthread_mutex_unlock(&w->lock);
+        full = l.n == MAX_EVENTS;
+        wake_all(&l);
+    } while (full);
 }
 
 static void *run(void *arg)

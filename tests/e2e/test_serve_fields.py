@@ -77,7 +77,7 @@ FIELDS = {
     "priority": integer(-2**31, 2**31 - 1),
     "cache_salt": Field("string", good=("me",), bad=("",)),
     "cache_pin": Field("integer", "real", good=(0,), bad=(-1, 1e9)),
-    "timeout": Field("integer", "real", good=(60, 0.5), bad=(0, -1, 1e9)),
+    "timeout": Field("integer", "real", good=(60, 0.5, 604800), bad=(0, -1, 604801)),
     "response_format": Field("object", where=(CHAT,), good=({"type": "text"},), bad=({"type": "json_object"}, {"type": 1}, {})),
     "tools": Field(where=(CHAT,), good=([],), bad=([{"type": "function"}],)),
     "functions": Field(where=(CHAT,), good=([],), bad=([{"name": "f"}],)),

@@ -43,7 +43,8 @@ static void check_accepted(const request *r)
     check(sampler_check(&p->sampling, N_VOCAB, &st) == ST_OK);
     check(stop_init(&stops, p->stop, p->n_stop, &st) == ST_OK);
     stop_deinit(&stops);
-    check(p->n_logprobs >= -1 && p->n_logprobs <= MAX_LOGPROBS && p->max_tokens >= -1 && p->deadline_s >= 0);
+    check(p->n_logprobs >= -1 && p->n_logprobs <= MAX_LOGPROBS && p->max_tokens >= -1);
+    check(p->deadline_s >= 0 && p->deadline_s <= MAX_SECONDS && p->pin_s >= 0 && p->pin_s <= MAX_SECONDS);
     check_ids(p->stop_tokens, (size_t)p->n_stop_tokens);
     check_prompts(r);
 }

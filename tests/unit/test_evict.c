@@ -79,7 +79,13 @@ static void test_policies(void **state)
         kv_tree_free(t);
     }
     assert_null(evict_policy_get("mru"));
-    assert_string_equal(evict_policy_at(0)->name, "lru");
+    char names[64] = "";
+    for (int i = 0; evict_policy_at(i); i++) {
+        if (i) strcat(names, "|");
+        strcat(names, evict_policy_at(i)->name);
+        assert_ptr_equal(evict_policy_get(evict_policy_at(i)->name), evict_policy_at(i));
+    }
+    assert_string_equal(names, EVICT_NAMES); /* lru first, the default */
 }
 
 static void test_priority(void **state)

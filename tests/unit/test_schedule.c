@@ -191,6 +191,7 @@ static void forks_of_other_moments(void **state)
     session_callbacks cb[4];
     for (int j = 0; j < 4; j++) cb[j] = talk_callbacks(&k[j]);
 
+    assert_int_equal(session_fork(k[1].s, k[0].s, 1, &cb[1], &st), ST_ARG); /* none of what has not begun */
     talk_start(&k[0], ids, 60, &p); /* one late, */
     while (k[0].n < 5) talk_step(e);
     assert_int_equal(session_fork(k[1].s, k[0].s, 1, &cb[1], &st), ST_OK);
@@ -405,6 +406,8 @@ static void pins(void **state)
     assert_int_equal(session_finish(k.s), FINISH_LENGTH);
     assert_int_equal(engine_pin(e, 0, ids, 80, 0, &n_pinned, &st), ST_ARG);
     assert_int_equal(engine_pin(e, 0, ids, 80, 1e9, &n_pinned, &st), ST_ARG);
+    for (int i = 0; i < 100; i++) assert_int_equal(engine_pin(e, 9, ids, 80, 1000, &n_pinned, &st), ST_OK);
+    assert_int_equal(n_pinned, 0); /* nothing of that salt is there, so it took none of the places */
     p.pin_s = 1e-9; /* over at once */
     talk_answer(&k, e, ids, 80, &p);
     p.pin_s = 1000;

@@ -173,7 +173,7 @@ static void check_match(world *w, uint64_t salt, const int32_t *ids, int n)
     }
     if (best < walked || most == 0) assert_int_equal(m.rows, 0);
     else if (m.rows == 0) assert_true(lacking);
-    else assert_true(m.rows == most && served && m.next_index == best);
+    else assert_true(m.rows == most && served && m.n_blocks == best);
     for (int slot = 0; m.rows && slot < SLOTS; slot++) {
         block_id id;
         kv_tree_blocks(w->tree, m.next, slot, best, 1, &id);
