@@ -109,6 +109,12 @@ def test_cache_salt_separates_tenants(server):
     assert cached[0] == cached[1] == 0 and cached[2] > 32
 
 
+def test_a_pin_ends_on_an_idle_server(server):
+    server.complete("A prompt to be pinned: " + STORY * 2, cache_pin=0.3)
+    server.until(lambda m: m["kvasir_kv_blocks{group=0,state=in_use}"] == 0)
+    server.idle()
+
+
 def test_n_is_one_prefill(server):
     before = server.metrics()["kvasir_computed_rows_total"]
     prompt = "Sixteen ways to go on from here: " + STORY * 4
