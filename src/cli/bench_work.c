@@ -33,6 +33,8 @@
 #define TREE_KEPT 2
 #define TREE_ITEMS (1 + 2 * TREE_KEPT)
 
+#define LAST_ARRIVAL_S 1e9 /* times are in ns, in 64 bits */
+
 const char *work_name(work_kind k)
 {
     static const char *const names[] = {"fixed", "mix", "agents", "chat", "tree"};
@@ -115,6 +117,10 @@ static int add_item(maker *m, work_item item, int shared, int own, status *st)
     } else if (m->c->rate > 0) {
         m->arrival_s -= log(1 - draw(m->c->seed, DRAW_ARRIVAL, number, 0)) / m->c->rate;
         item.arrival_s = m->arrival_s;
+        if (m->arrival_s > LAST_ARRIVAL_S)
+            return status_set(st, ST_ARG, STATUS_NO_POS,
+                              "request %u comes only after %.3g s; a higher --rate or fewer --requests", number,
+                              m->arrival_s);
     }
     item.first_answer = (size_t)w->n_answers;
     w->n_answers += item.n_branches;

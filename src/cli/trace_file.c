@@ -8,7 +8,7 @@
 #include "base/strbuf.h"
 #include "cli/trace.h"
 
-#define LINE_BYTES ((size_t)256 << 20)
+#define LINE_BYTES ((size_t)64 << 20) /* its JSON takes about twenty times that */
 #define CHUNK_BYTES 65536
 
 /* Lines across chunks. */
@@ -50,10 +50,11 @@ static int read_lines(line_reader *r, gzFile file, status *st)
     errno = 0;
     while ((n = gzread(file, chunk, sizeof chunk)) > 0)
         if (take_chunk(r, chunk, (size_t)n, st)) return st->code;
-    const char *text = gzerror(file, &error);
+    const char *text = gzerror(file, &error), *colon = strrchr(text, ':');
     if (error == Z_OK || error == Z_STREAM_END) return r->line.n_bytes ? end_line(r, st) : ST_OK;
     if (error == Z_ERRNO) return status_set(st, ST_IO, STATUS_NO_POS, "it can't be read: %s", strerror(errno));
     if (error == Z_BUF_ERROR) text = "it ends in the middle of the compressed data";
+    else if (colon) text = colon + 2; /* the file's name is before it */
     return status_set(st, ST_FORMAT, r->number + 1, "after line %llu: %s", (unsigned long long)r->number, text);
 }
 

@@ -13,6 +13,15 @@ void engine_unpin(engine *e, int64_t now_ns)
         if (e->pins[i].until_ns <= now_ns) drop(e, i);
 }
 
+int64_t engine_expire_pins(engine *e)
+{
+    int64_t next = 0;
+    engine_unpin(e, clock_ns());
+    for (int i = 0; i < e->n_pins; i++)
+        if (!next || e->pins[i].until_ns < next) next = e->pins[i].until_ns;
+    return next;
+}
+
 int engine_pin(engine *e, uint64_t salt, const int32_t *ids, size_t n, double seconds, int64_t *n_pinned, status *st)
 {
     if (e->n_pins == MAX_PINS)

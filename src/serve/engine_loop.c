@@ -1,5 +1,6 @@
 #include "serve/engine_loop.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -34,7 +35,11 @@ int engine_loop_new(engine_loop **out, engine *e, const served_model *m, metrics
     if (!l) return status_nomem(st, sizeof *l);
     *l = (engine_loop){.e = e, .m = m, .figures = figures, .log = log};
     pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->work, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&l->work, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     l->incoming_end = &l->incoming;
     *out = l;
     return ST_OK;
@@ -82,14 +87,22 @@ static void cancel_all(job *list)
     for (job *j = list; j; j = j->next) atomic_store(&j->cancelled, true);
 }
 
+/* Returns whether a pin has run out meanwhile. */
+static bool sleep_idle(engine_loop *l)
+{
+    int64_t end_ns = engine_expire_pins(l->e);
+    l->logged_ns = 0;
+    if (!end_ns) return pthread_cond_wait(&l->work, &l->lock), false;
+    struct timespec end = {.tv_sec = end_ns / 1000000000, .tv_nsec = end_ns % 1000000000};
+    return pthread_cond_timedwait(&l->work, &l->lock, &end) == ETIMEDOUT;
+}
+
 /* Sleeps until there is something to do; false when there never will be. The jobs that came are taken out. */
 static bool wait_for_work(engine_loop *l, job **incoming)
 {
+    bool unpinned = false;
     pthread_mutex_lock(&l->lock);
-    while (!l->incoming && !l->running && !l->draining) {
-        l->logged_ns = 0;
-        pthread_cond_wait(&l->work, &l->lock);
-    }
+    while (!l->incoming && !l->running && !l->draining && !unpinned) unpinned = sleep_idle(l);
     *incoming = l->incoming;
     l->incoming = NULL;
     l->incoming_end = &l->incoming;
@@ -99,7 +112,7 @@ static bool wait_for_work(engine_loop *l, job **incoming)
         cancel_all(l->running);
         cancel_all(*incoming);
     }
-    return *incoming || l->running;
+    return *incoming || l->running || unpinned;
 }
 
 /* Its connection is to be woken after the step. */
@@ -354,6 +367,7 @@ void engine_loop_run(engine_loop *l)
     engine_stats now = engine_get_stats(l->e);
     publish(l, &now);
     while (wait_for_work(l, &incoming)) {
+        engine_expire_pins(l->e);
         start_jobs(l, incoming);
         cancel_jobs(l);
         status st = STATUS_INIT;

@@ -122,6 +122,35 @@ static bool method_fits(const route *r, const char *method)
     return strcmp(r->method, method) == 0 || (strcmp(r->method, "GET") == 0 && strcmp(method, "HEAD") == 0);
 }
 
+typedef struct framing {
+    int n_lengths, n_codings;
+    const char *coding;
+} framing;
+
+static enum MHD_Result read_framing(void *cls, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    framing *f = cls;
+    (void)kind;
+    f->n_lengths += strcasecmp(name, "Content-Length") == 0;
+    if (strcasecmp(name, "Transfer-Encoding") != 0) return MHD_YES;
+    f->n_codings++;
+    f->coding = value;
+    return MHD_YES;
+}
+
+/* A body whose end a proxy may see elsewhere could hide a second request. */
+static int check_framing(const exchange *x, api_error *e)
+{
+    framing f = {0};
+    MHD_get_connection_values(x->connection, MHD_HEADER_KIND, read_framing, &f);
+    if (f.n_lengths + f.n_codings > 1)
+        return api_error_set(e, 400, "ambiguous_length", NULL,
+                             "one Content-Length or one Transfer-Encoding can be given, not several of them");
+    if (f.n_codings && (!f.coding || strcasecmp(f.coding, "chunked") != 0))
+        return api_error_set(e, 400, "unsupported_coding", NULL, "the only Transfer-Encoding taken is chunked");
+    return 0;
+}
+
 /* What can be said before the body has come. */
 static int check_head(exchange *x, const char *method, api_error *e)
 {
@@ -156,8 +185,9 @@ static enum MHD_Result exchange_begin(server *s, struct MHD_Connection *connecti
     strbuf_init(&x->out, 0);
     *state = x;
     x->route = find_route(url);
-    if (s->config.cors_origin && strcmp(method, "OPTIONS") == 0) return preflight(x);
-    if (!check_head(x, method, &x->refused)) return MHD_YES;
+    bool framed = !check_framing(x, &x->refused);
+    if (framed && s->config.cors_origin && strcmp(method, "OPTIONS") == 0) return preflight(x);
+    if (framed && !check_head(x, method, &x->refused)) return MHD_YES;
     /* A response before the body ends the connection, which spares the body. */
     bool has_body = header(x, "Content-Length") || header(x, "Transfer-Encoding");
     return has_body ? http_error(x, &x->refused) : MHD_YES;

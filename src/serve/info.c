@@ -67,7 +67,7 @@ static int tokenize(strbuf *b, const json_t *o, const served_model *m, api_error
     encode_options how = {.parse_special = true};
     bool pieces = false;
     const json_t *text = json_object_get(o, "content");
-    if (!text) text = json_object_get(o, "prompt");
+    if (!text || json_is_null(text)) text = json_object_get(o, "prompt");
     if (!json_is_string(text))
         return api_error_set(e, 400, "invalid_type", "content", "'content' (or 'prompt') must be a string");
     if (read_flag(o, "add_special", &how.add_special, e) || read_flag(o, "add_special_tokens", &how.add_special, e) ||

@@ -69,12 +69,21 @@ static int check_length(size_t n_bytes, const served_model *m, api_error *e)
         n_bytes / m->longest_piece, m->context);
 }
 
-static int encode_text(job_prompt *p, const request *r, const served_model *m, api_error *e)
+/* What echo shows outlives the JSON. */
+static int keep_text(job_prompt *p, request *r, const char *text, size_t n_bytes, api_error *e)
+{
+    p->text = arena_strndup(&r->arena, text, n_bytes);
+    p->n_bytes = n_bytes;
+    return p->text ? 0 : api_error_nomem(e);
+}
+
+static int encode_text(job_prompt *p, request *r, const prompt_source *s, const served_model *m, api_error *e)
 {
     status st = STATUS_INIT;
     encode_options o = {.add_special = r->add_special, .parse_special = r->parse_special};
-    if (check_length(p->n_bytes, m, e)) return e->http_status;
-    return tokenizer_encode(m->m->tok, p->text, p->n_bytes, o, &p->ids, &st) ? api_error_from_status(e, &st) : 0;
+    if (check_length(s->n_bytes, m, e)) return e->http_status;
+    if (tokenizer_encode(m->m->tok, s->text, s->n_bytes, o, &p->ids, &st)) return api_error_from_status(e, &st);
+    return r->echo ? keep_text(p, r, s->text, s->n_bytes, e) : 0;
 }
 
 /* Ids as they came, with their text for echo. */
@@ -87,11 +96,9 @@ static int take_ids(job_prompt *p, request *r, const prompt_source *s, const ser
     strbuf text;
     strbuf_init(&text, 0);
     int rc = tokenizer_decode(m->m->tok, s->ids, s->n_ids, !r->skip_special, &text, &st);
-    p->n_bytes = text.n_bytes;
-    p->text = rc ? NULL : arena_strndup(&r->arena, strbuf_cstr(&text), text.n_bytes);
+    rc = rc ? api_error_from_status(e, &st) : keep_text(p, r, strbuf_cstr(&text), text.n_bytes, e);
     strbuf_deinit(&text);
-    if (rc) return api_error_from_status(e, &st);
-    return p->text ? 0 : api_error_nomem(e);
+    return rc;
 }
 
 static int encode_chat(job_prompt *p, request *r, const served_model *m, api_error *e)
@@ -135,8 +142,7 @@ static int prepare_prompt(job *j, size_t i, const served_model *m, api_error *e)
     if (r->chat) rc = encode_chat(p, r, m, e);
     else {
         const prompt_source *s = &r->prompts[i];
-        *p = (job_prompt){.text = s->text, .n_bytes = s->n_bytes};
-        rc = s->text ? encode_text(p, r, m, e) : take_ids(p, r, s, m, e);
+        rc = s->text ? encode_text(p, r, s, m, e) : take_ids(p, r, s, m, e);
     }
     return rc ? rc : check_fit(p, r, m, e);
 }
@@ -146,14 +152,15 @@ int job_prepare(job *j, const served_model *m, api_error *e)
     request *r = &j->request;
     size_t n_choices = r->n_prompts * (size_t)r->best_of;
     if (n_choices > (size_t)m->max_choices)
-        return api_error_set(e, 400, "invalid_value", "n", "%zu choices are asked for; this server makes %d at once",
-                             n_choices, m->max_choices);
+        return api_error_set(e, 400, "invalid_value", r->best_of > r->n ? "best_of" : "n",
+                             "%zu choices are asked for; this server makes %d at once", n_choices, m->max_choices);
     j->prompts = mem_calloc(r->n_prompts, sizeof *j->prompts);
     j->choices = mem_calloc(n_choices, sizeof *j->choices);
     if (!j->prompts || !j->choices) return api_error_nomem(e);
     j->n_prompts = r->n_prompts;
     for (size_t i = 0; i < r->n_prompts; i++)
         if (prepare_prompt(j, i, m, e)) return e->http_status;
+    request_forget_json(r);
     for (size_t i = 0; i < n_choices; i++)
         j->choices[i] =
             (choice){.job = j, .prompt = i / (size_t)r->best_of, .number = (uint32_t)i % (uint32_t)r->best_of};

@@ -117,7 +117,9 @@ static int read_stop_string(request *r, const field *f, const json_t *v, api_err
     if (n == 0 || n > REQUEST_MAX_STOP_BYTES || strlen(json_string_value(v)) != n)
         return api_error_set(e, 400, "invalid_value", f->name, "a stop string has 1 to %d bytes, none of them zero",
                              REQUEST_MAX_STOP_BYTES);
-    r->stops[r->params.n_stop++] = json_string_value(v);
+    const char *copy = arena_strndup(&r->arena, json_string_value(v), n);
+    if (!copy) return api_error_nomem(e);
+    r->stops[r->params.n_stop++] = copy;
     return 0;
 }
 
@@ -183,7 +185,8 @@ static int read_bias(request *r, const field *f, const json_t *v, api_error *e)
     {
         char *end;
         long id = strtol(key, &end, 10);
-        if (*key < '0' || *key > '9' || *end || id >= r->n_vocab)
+        bool canonical = *key >= '0' && *key <= '9' && (*key != '0' || !key[1]); /* no token twice */
+        if (!canonical || *end || id >= r->n_vocab)
             return api_error_set(e, 400, "invalid_value", f->name, "'%.40s' is no token id: the vocabulary has %d", key,
                                  r->n_vocab);
         double b = 0;
@@ -372,8 +375,16 @@ int request_parse(request *r, bool chat, const char *text, size_t n_bytes, int n
     return 0;
 }
 
-void request_deinit(request *r)
+void request_forget_json(request *r)
 {
     json_decref(r->body);
+    r->body = NULL;
+    r->prompts = NULL;
+    r->messages = NULL;
+}
+
+void request_deinit(request *r)
+{
+    request_forget_json(r);
     arena_deinit(&r->arena);
 }

@@ -1,12 +1,13 @@
 /* request.h - the body of a completion or chat request, from JSON to parameters.
  *
- * Owns: the parsed JSON, and an arena with what is made of it (messages, lists). Knows no model.
+ * Owns: the parsed JSON, and an arena with what is made of it (messages, lists, stop strings). Knows no model.
  *
  *      bytes --jansson--> object --one table of fields--> request --prompt.h--> token ids
  *
  * Q1 A known field with a wrong type or out of range is a 400 that names the field; null is as good as absent; unknown
  *    fields are ignored. What OpenAI's interface has and Kvasir can't do (tools, ...) is refused, never ignored.
- * Q2 Every pointer in a request is into its JSON or its arena: it must not be moved once parsed.
+ * Q2 Every pointer in a request is into its JSON or its arena: it must not be moved once parsed. Only prompts and
+ *    messages point into the JSON, which takes many times the body's size: it goes once they are tokens.
  * Threads: one at a time.
  */
 #ifndef KVASIR_SERVE_REQUEST_H
@@ -54,6 +55,7 @@ typedef struct request {
 
 /* Returns 0 or an HTTP status; request_deinit in either case. */
 int request_parse(request *r, bool chat, const char *text, size_t n_bytes, int n_vocab, api_error *e);
+void request_forget_json(request *r); /* and with it prompts and messages */
 void request_deinit(request *r);
 
 /* A JSON object, or a 400: NULL. */

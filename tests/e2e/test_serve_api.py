@@ -109,6 +109,12 @@ def test_cache_salt_separates_tenants(server):
     assert cached[0] == cached[1] == 0 and cached[2] > 32
 
 
+def test_a_pin_ends_on_an_idle_server(server):
+    server.complete("A prompt to be pinned: " + STORY * 2, cache_pin=0.3)
+    server.until(lambda m: m["kvasir_kv_blocks{group=0,state=in_use}"] == 0)
+    server.idle()
+
+
 def test_n_is_one_prefill(server):
     before = server.metrics()["kvasir_computed_rows_total"]
     prompt = "Sixteen ways to go on from here: " + STORY * 4
@@ -312,7 +318,7 @@ def test_tokenize_and_detokenize(server):
     assert reply["count"] == len(reply["tokens"]) and reply["max_model_len"] == 2048
     assert reply["tokens"] == works_json("tokenize", SMOLLM, words)["ids"]
     assert server.post("/detokenize", {"tokens": reply["tokens"]}).json == {"content": words}
-    assert server.post("/tokenize", {"prompt": words}).json == reply
+    assert server.post("/tokenize", {"prompt": words}).json == server.post("/tokenize", {"content": None, "prompt": words}).json == reply
     pieces = server.post("/tokenize", {"content": words, "with_pieces": True}).json["tokens"]
     joined = b"".join(p["piece"].encode() if isinstance(p["piece"], str) else bytes(p["piece"]) for p in pieces)
     assert joined.decode() == words and [p["id"] for p in pieces] == reply["tokens"]

@@ -1,6 +1,7 @@
 """kvasir serve among bad neighbours: connections that leave, dribble, send too much or nonsense, and many at once."""
 import http.client
 import json
+import pathlib
 import re
 import select
 import signal
@@ -98,6 +99,34 @@ def test_bodies_of_many_clients_are_bounded_together(server):
     assert server.post("/tokenize", {"content": "word"}).status == 200
 
 
+def test_only_what_is_needed_of_a_body_is_kept(server):
+    """Its JSON takes many times the body's size: answers at work don't hold on to it."""
+    body = '{"prompt": "Once", "stop": ["never to be said"], "max_tokens": 1500, "ignore_eos": true, "more": [' + "{}," * 250_000 + "0]}"
+    sockets, memory = [], []
+    for _ in range(8):
+        sockets.append(server.connect())
+        sockets[-1].sendall(raw("POST", "/v1/completions", body))
+        server.until(lambda m: m["kvasir_requests_running"] == len(sockets))
+        status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
+        memory.append(int(re.search(r"RssAnon:\s+(\d+) kB", status)[1]) // 1024)
+    assert memory[-1] - memory[0] < 150, memory
+    for s in sockets:
+        s.close()
+    server.idle()
+
+
+@pytest.mark.parametrize("headers", [("Content-Length: 2", "Content-Length: 30"), ("Content-Length: 2", "Content-Length: 2"),
+                                     ("Content-Length: 2", "Transfer-Encoding: chunked"), ("Transfer-Encoding: chunked", "Transfer-Encoding: chunked"),
+                                     ("Transfer-Encoding: gzip",), ("Transfer-Encoding: gzip, chunked",), ("Transfer-Encoding: identity",)])
+def test_a_body_of_doubtful_length_is_refused(server, headers):
+    """A second request can't hide in it from a proxy that sees its end elsewhere."""
+    for path in ("/v1/completions", "/health"):
+        with server.connect() as s:
+            s.sendall(raw("POST", path, "", *headers) + b"{}GET /ready HTTP/1.1\r\nHost: x\r\n\r\n")
+            answer = read_all(s)
+            assert answer.startswith(b"HTTP/1.1 400") and answer.count(b"HTTP/1.1") == 1 and b'"param":null' in answer
+
+
 def test_a_large_body_within_the_limit_is_read(server):
     reply = server.post("/tokenize", {"content": "word " * 180_000})
     assert reply.status == 200 and reply.json["count"] > 100_000
@@ -187,7 +216,9 @@ def test_a_full_queue_is_told():
         s.until(lambda m: m["kvasir_requests_waiting"] == 1)
         reply = s.post("/v1/completions", {"prompt": "Hi"})
         assert reply.status == 429 and reply.json["error"]["code"] == "queue_full" and int(reply.headers["Retry-After"]) >= 1
-        assert s.post("/v1/completions", {"prompt": "Hi", "n": 3}).status == 400
+        for field in ("n", "best_of"):
+            reply = s.post("/v1/completions", {"prompt": "Hi", field: 3})
+            assert reply.status == 400 and reply.json["error"]["param"] == field
         one.close(), two.close()
         s.idle()
         assert s.complete("Hi")["choices"]

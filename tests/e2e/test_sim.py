@@ -151,7 +151,9 @@ def test_bad_traces(tmp_path):
         path.write_text(text)
         assert str(path) in fails(1, "sim", "cache", path, says=says)
     whole = gzip.compress(b"".join(b'{"hash_ids": [%d, %d]}\n' % (i, i * i) for i in range(5000)))
-    for bad, says in ((whole[:-200], "after line"), (whole[:600] + b"\xff" * 20 + whole[620:], "line")):
+    checksum, bomb = whole[:-8] + b"\0" * 4 + whole[-4:], gzip.compress(b'{"hash_ids": [' + b"1," * (33 << 20) + b"1]}", 1)
+    for bad, says in ((whole[:-200], "after line"), (whole[:600] + b"\xff" * 20 + whole[620:], "line"),
+                      (checksum, ": incorrect data check\n"), (bomb, "line 1: output would pass its limit")):
         path.write_bytes(bad)
         fails(1, "sim", "cache", path, says=says)
     path.write_bytes(whole)

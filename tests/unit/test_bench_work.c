@@ -199,6 +199,10 @@ static void arrivals(void **state)
     w = make(&c);
     assert_true(w.items[9].arrival_s > w.items[8].arrival_s && w.items[10].arrival_s == 0);
     workload_free(&w);
+    c.rate = 1e-300;
+    status st = STATUS_INIT;
+    assert_int_equal(workload_new(&w, &c, &st), ST_ARG);
+    assert_non_null(strstr(st.text, "--rate"));
 }
 
 static void scales(void **state)

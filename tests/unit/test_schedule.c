@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "talk.h"
 
 static int open_world(void **state)
@@ -418,6 +419,34 @@ static void pins(void **state)
     engine_free(e);
 }
 
+static void pins_run_out_without_a_step(void **state)
+{
+    talk_world *w = *state;
+    int32_t ids[80];
+    tiny_ids(ids, 80, 1);
+    engine *e = talk_engine(w->llama, w->team, (engine_config){.context = 200, .n_sessions = 1});
+    const pool *blocks = kv_cache_pool(engine_cache(e), 0);
+    talk k;
+    talk_open(&k, e);
+    generate_params p = talk_params(2);
+    assert_int_equal(engine_expire_pins(e), 0);
+    p.pin_s = 1e-9;
+    talk_answer(&k, e, ids, 80, &p);
+    assert_int_equal(pool_count(blocks).in_use, 5);
+    assert_int_equal(engine_expire_pins(e), 0);
+    assert_int_equal(pool_count(blocks).in_use, 0);
+    int64_t now = clock_ns();
+    for (int i = 0; i < 2; i++) { /* the later one ends first */
+        p.pin_s = i ? 1000 : 2000;
+        talk_answer(&k, e, ids, 80, &p);
+    }
+    int64_t next = engine_expire_pins(e);
+    assert_true(next > now + (int64_t)900e9 && next < now + (int64_t)1900e9);
+    assert_int_equal(pool_count(blocks).in_use, 5);
+    session_free(k.s);
+    engine_free(e);
+}
+
 typedef struct told {
     talk talk;
     int32_t tokens[100];
@@ -585,6 +614,7 @@ int main(void)
         cmocka_unit_test(nobody_jumps_the_queue),
         cmocka_unit_test(deadlines_and_cancels_free_within_a_step),
         cmocka_unit_test(pins),
+        cmocka_unit_test(pins_run_out_without_a_step),
         cmocka_unit_test(prompt_logprobs),
         cmocka_unit_test(prompts_leave_answers_their_pace),
         cmocka_unit_test(refuses_what_can_never_fit),
