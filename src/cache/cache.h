@@ -85,6 +85,8 @@ int64_t kv_seq_len(const kv_seq *s);
 uint32_t kv_seq_append_needs(const kv_seq *s, int group, int n);
 /* The same for growing to n_tokens, in appends of any size. */
 uint64_t kv_seq_needs(const kv_seq *s, int group, int64_t n_tokens);
+/* Blocks of a group that others can have when the sequence lets go. */
+uint32_t kv_seq_releases(const kv_seq *s, int group);
 /* Slots for rows [len, len + n) in every group; len grows by n. The caller writes their K and V before anyone attends
  * to them. ST_LIMIT, with what is free and what is needed, when blocks are short. Without drafts only. */
 int kv_seq_append(kv_seq *s, int n, status *st);

@@ -100,6 +100,12 @@ uint64_t kv_seq_needs(const kv_seq *s, int group, int64_t n_tokens)
     return most > held ? most - held : 0;
 }
 
+uint32_t kv_seq_releases(const kv_seq *s, int group)
+{
+    const seq_group *sg = &s->groups[group];
+    return kv_owned_alone(s->cache, group, sg->table + sg->first, sg->n - sg->first) + sg->n_draft_blocks;
+}
+
 static int append(kv_seq *s, int n, status *st)
 {
     assert(n >= 0 && n <= s->cache->step_tokens);

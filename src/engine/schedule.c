@@ -1,5 +1,7 @@
 #include "engine/schedule.h"
 
+#include <limits.h>
+
 #include "engine/engine_state.h"
 #include "engine/session.h"
 
@@ -104,16 +106,27 @@ static bool fits_reserved(const engine *e, const session *s)
     return true;
 }
 
-/* Whether s, waiting, would fit once it is in: said without a use of its prefix, since it may wait for many steps. */
-static bool will_fit(const engine *e, const session *s)
+/* Whether s, waiting, would fit once it is in, if the running ones of priority `spared` and above stayed: said without a
+ * use of its prefix, since it may wait for many steps. */
+static bool would_fit(const engine *e, const session *s, int spared)
 {
     uint32_t in_use[KV_MAX_GROUPS];
     session_cached(s, in_use);
-    for (int g = 0; g < kv_cache_n_groups(e->cache); g++)
-        if (kv_cache_blocks(e->cache, g, s->n_ids) + (uint64_t)e->n_running >
-            (uint64_t)kv_cache_available(e->cache, g) + in_use[g])
-            return false;
-    return !e->reserve || fits_reserved(e, s);
+    for (int g = 0; g < kv_cache_n_groups(e->cache); g++) {
+        uint64_t need = kv_cache_blocks(e->cache, g, s->n_ids);
+        uint64_t have = (uint64_t)kv_cache_available(e->cache, g) + in_use[g];
+        for (const session *r = e->sessions; r; r = r->next) {
+            if (r->running && r->params.priority >= spared) need++;
+            else if (r->running) have += kv_seq_releases(r->seq, g);
+        }
+        if (need > have) return false;
+    }
+    return true;
+}
+
+static bool will_fit(const engine *e, const session *s)
+{
+    return would_fit(e, s, INT_MIN) && (!e->reserve || fits_reserved(e, s));
 }
 
 static bool try_to_enter(engine *e, session *s)
@@ -131,7 +144,8 @@ static bool admit(engine *e, session *s)
     for (;;) {
         if (e->n_running < e->max_running && try_to_enter(e, s)) return true;
         session *victim = last_running(e);
-        if (victim && victim->params.priority < s->params.priority) session_preempt(victim);
+        bool lower = victim && victim->params.priority < s->params.priority;
+        if (lower && would_fit(e, s, s->params.priority)) session_preempt(victim); /* not in vain */
         else if (!victim && e->n_pins) engine_unpin(e, UNPIN_ALL);
         else break;
     }

@@ -134,12 +134,47 @@ static void waiting_uses_nothing(void **state)
     }
 }
 
+/* Who could not enter anyhow puts off nobody. */
+static void no_preemption_in_vain(void **state)
+{
+    talk_world *w = *state;
+    int32_t ids[3][150];
+    talk k[3];
+    engine *roomy = talk_engine(w->llama, w->team, (engine_config){.context = 200});
+    uint64_t memory = kv_cache_bytes(engine_cache(roomy));
+    engine_free(roomy);
+    engine *e = talk_engine(w->llama, w->team,
+                            (engine_config){.context = 200, .n_sessions = 3, .kv_memory_bytes = memory});
+    for (int j = 0; j < 3; j++) {
+        talk_open(&k[j], e);
+        tiny_ids(ids[j], 150, (uint64_t)j);
+    }
+    generate_params equal = of_priority(12, 1), low = of_priority(10, 0);
+    talk_start(&k[0], ids[0], 130, &equal);
+    talk_start(&k[1], ids[1], 30, &low);
+    talk_step(e);
+    assert_int_equal(engine_get_stats(e).running, 2);
+    talk_start(&k[2], ids[2], 150, &equal); /* more than the first one leaves, with or without the second */
+    for (int i = 0; i < 9; i++) {
+        talk_step(e);
+        assert_true(session_running(k[0].s));
+        assert_false(session_running(k[2].s));
+    }
+    assert_int_equal(k[1].n, 10);
+    assert_int_equal(engine_get_stats(e).preemptions, 0);
+    talk_run(e);
+    for (int j = 0; j < 3; j++) assert_int_equal(session_finish(k[j].s), FINISH_LENGTH);
+    for (int j = 0; j < 3; j++) session_free(k[j].s);
+    engine_free(e);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(idle_sessions_hide_nobody),
         cmocka_unit_test(refused_starts_hide_nobody),
         cmocka_unit_test(no_waiting_for_lower_priorities),
+        cmocka_unit_test(no_preemption_in_vain),
         cmocka_unit_test(waiting_uses_nothing),
     };
     return cmocka_run_group_tests_name("priority", tests, open_world, talk_close_world);
