@@ -239,13 +239,20 @@ void session_preempt(session *s)
     s->e->stats.preemptions++;
 }
 
+/* A tail block in every group, and one over for each running session (H3). */
+static bool has_room_for_fork(const engine *e)
+{
+    for (int g = 0; g < kv_cache_n_groups(e->cache); g++)
+        if (kv_cache_available(e->cache, g) <= (uint32_t)e->n_running) return false;
+    return e->n_running < e->max_running;
+}
+
 void session_join_leader(session *s)
 {
     const session *leader = s->forked_from;
-    status ignored = STATUS_INIT; /* short of blocks it waits for its turn, and finds in the tree what it can */
+    status ignored = STATUS_INIT; /* without room it waits for its turn, and finds in the tree what it can */
     s->forked_from = NULL;
-    if (!session_active(s) || s->e->n_running == s->e->max_running ||
-        kv_seq_copy(s->seq, leader->seq, s->n_prompt, &ignored))
+    if (!session_active(s) || !has_room_for_fork(s->e) || kv_seq_copy(s->seq, leader->seq, s->n_prompt, &ignored))
         return;
     s->running = true;
     s->e->n_running++;
