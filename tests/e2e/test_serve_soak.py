@@ -8,7 +8,6 @@ import random
 import subprocess
 
 import aiohttp
-import pytest
 
 from program import KVASIR, ROOT, SMOLLM
 from serving import Server
@@ -152,9 +151,8 @@ def test_soak_of_many():
     soak(TINY, 100000 if FULL else 10000)
 
 
-@pytest.mark.slow
 def test_soak_under_the_thread_sanitizer():
     """Of a build that ends when it finds a race."""
     made = subprocess.run(["make", "-j2", "VARIANT=tsan", "build/tsan/kvasir"], cwd=ROOT, capture_output=True, text=True)
     assert made.returncode == 0, made.stdout + made.stderr
-    soak(TINY, 1000, ROOT / "build/tsan/kvasir", TSAN_OPTIONS="halt_on_error=1:exitcode=66")
+    soak(TINY, 10000 if FULL else 500, ROOT / "build/tsan/kvasir", TSAN_OPTIONS="halt_on_error=1:exitcode=66")
