@@ -63,6 +63,12 @@ static void drop_followers(session *s)
         if (f->leader == s || f->forked_from == s) f->leader = f->forked_from = NULL;
 }
 
+static void enter_batch(session *s)
+{
+    s->running = true;
+    s->e->n_running++;
+}
+
 static void leave_batch(session *s)
 {
     status ignored = STATUS_INIT; /* everything can always be cut off */
@@ -210,8 +216,7 @@ void session_admit(session *s)
     /* The last token is always computed, since its logits are wanted; with prompt_logprobs, all that are not told. */
     int64_t most = s->n_reported < s->n_prompt ? 0 : s->n_ids - 1;
     kv_seq_match(s->seq, s->params.salt, s->ids, most, s->params.priority);
-    s->running = true;
-    s->e->n_running++;
+    enter_batch(s);
 }
 
 void session_admitted(session *s)
@@ -254,8 +259,7 @@ void session_join_leader(session *s)
     s->forked_from = NULL;
     if (!session_active(s) || !has_room_for_fork(s->e) || kv_seq_copy(s->seq, leader->seq, s->n_prompt, &ignored))
         return;
-    s->running = true;
-    s->e->n_running++;
+    enter_batch(s);
     session_admitted(s);
 }
 

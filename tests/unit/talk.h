@@ -83,6 +83,15 @@ static inline engine *talk_engine(const model *m, threads *team, engine_config c
     return e;
 }
 
+/* The cache's bytes for one session of n_tokens. */
+static inline uint64_t talk_memory(const model *m, threads *team, int n_tokens)
+{
+    engine *e = talk_engine(m, team, (engine_config){.context = n_tokens});
+    uint64_t bytes = kv_cache_bytes(engine_cache(e));
+    engine_free(e);
+    return bytes;
+}
+
 static inline void talk_open(talk *k, engine *e)
 {
     status st = STATUS_INIT;

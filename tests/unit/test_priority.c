@@ -134,15 +134,39 @@ static void waiting_uses_nothing(void **state)
     }
 }
 
+/* What a session of higher priority left in the tree outlives what others did, by that policy. */
+static void priority_of_what_is_kept(void **state)
+{
+    talk_world *w = *state;
+    int32_t ids[100];
+    engine *e = talk_engine(w->llama, w->team,
+                            (engine_config){.context = 200, .evict = evict_policy_get("priority"),
+                                            .kv_memory_bytes = talk_memory(w->llama, w->team, 200)});
+    talk k;
+    talk_open(&k, e);
+    generate_params p = talk_params(2);
+    p.priority = 1;
+    tiny_ids(ids, 60, 1);
+    talk_answer(&k, e, ids, 60, &p);
+    p.priority = 0;
+    for (int i = 0; i < 6; i++) {
+        tiny_ids(ids, 100, 50 + (uint64_t)i);
+        talk_answer(&k, e, ids, 100, &p);
+    }
+    tiny_ids(ids, 60, 1);
+    talk_answer(&k, e, ids, 60, &p);
+    assert_int_equal(session_get_stats(k.s).reused_tokens, 48);
+    session_free(k.s);
+    engine_free(e);
+}
+
 /* Who could not enter anyhow puts off nobody. */
 static void no_preemption_in_vain(void **state)
 {
     talk_world *w = *state;
     int32_t ids[3][150];
     talk k[3];
-    engine *roomy = talk_engine(w->llama, w->team, (engine_config){.context = 200});
-    uint64_t memory = kv_cache_bytes(engine_cache(roomy));
-    engine_free(roomy);
+    uint64_t memory = talk_memory(w->llama, w->team, 200);
     engine *e = talk_engine(w->llama, w->team,
                             (engine_config){.context = 200, .n_sessions = 3, .kv_memory_bytes = memory});
     for (int j = 0; j < 3; j++) {
@@ -174,6 +198,7 @@ int main(void)
         cmocka_unit_test(idle_sessions_hide_nobody),
         cmocka_unit_test(refused_starts_hide_nobody),
         cmocka_unit_test(no_waiting_for_lower_priorities),
+        cmocka_unit_test(priority_of_what_is_kept),
         cmocka_unit_test(no_preemption_in_vain),
         cmocka_unit_test(waiting_uses_nothing),
     };

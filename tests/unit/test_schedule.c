@@ -35,15 +35,6 @@ static session_stats stats_of(const talk *k)
     return session_get_stats(k->s);
 }
 
-/* The cache's bytes for n blocks a group of the whole. */
-static uint64_t memory_for(const model *m, threads *team, int n_tokens)
-{
-    engine *e = talk_engine(m, team, (engine_config){.context = n_tokens});
-    uint64_t bytes = kv_cache_bytes(engine_cache(e));
-    engine_free(e);
-    return bytes;
-}
-
 /* A second request with the first one's prompt waits for it instead of computing it twice. */
 static void waits_for_a_prefix_that_is_coming(void **state)
 {
@@ -230,7 +221,7 @@ static void exhaustion_fails_nobody(void **state)
     talk_world *w = *state;
     const model *models[] = {w->llama, w->gemma};
     for (int i = 0; i < 2; i++) {
-        uint64_t memory = memory_for(models[i], w->team, 200);
+        uint64_t memory = talk_memory(models[i], w->team, 200);
         engine *e = talk_engine(models[i], w->team,
                                 (engine_config){.context = 200, .n_sessions = 4, .kv_memory_bytes = memory});
         talk *k = calloc(8, sizeof *k);
@@ -253,32 +244,6 @@ static void exhaustion_fails_nobody(void **state)
         engine_free(e);
         free(k);
     }
-}
-
-/* What a session of higher priority left in the tree outlives what others did, by that policy. */
-static void priority_of_what_is_kept(void **state)
-{
-    talk_world *w = *state;
-    int32_t ids[100];
-    engine *e = talk_engine(w->llama, w->team,
-                            (engine_config){.context = 200, .evict = evict_policy_get("priority"),
-                                            .kv_memory_bytes = memory_for(w->llama, w->team, 200)});
-    talk k;
-    talk_open(&k, e);
-    generate_params p = talk_params(2);
-    p.priority = 1;
-    tiny_ids(ids, 60, 1);
-    talk_answer(&k, e, ids, 60, &p);
-    p.priority = 0;
-    for (int i = 0; i < 6; i++) {
-        tiny_ids(ids, 100, 50 + (uint64_t)i);
-        talk_answer(&k, e, ids, 100, &p);
-    }
-    tiny_ids(ids, 60, 1);
-    talk_answer(&k, e, ids, 60, &p);
-    assert_int_equal(stats_of(&k).reused_tokens, 48);
-    session_free(k.s);
-    engine_free(e);
 }
 
 /* With one place, sessions are served by age; higher priorities first, and in place of lower ones. */
@@ -322,7 +287,7 @@ static void nobody_jumps_the_queue(void **state)
     tiny_ids(ids, 150, 1);
     tiny_ids(brief, 8, 2);
     generate_params p = sampled(40, 1), q = sampled(2, 1);
-    uint64_t memory = memory_for(w->llama, w->team, 200);
+    uint64_t memory = talk_memory(w->llama, w->team, 200);
     engine *e = talk_engine(w->llama, w->team,
                             (engine_config){.context = 200, .n_sessions = 3, .kv_memory_bytes = memory});
     talk k[3];
@@ -381,7 +346,7 @@ static void pins(void **state)
     int32_t ids[80], more[190];
     tiny_ids(ids, 80, 1);
     status st = STATUS_INIT;
-    uint64_t memory = memory_for(w->llama, w->team, 200);
+    uint64_t memory = talk_memory(w->llama, w->team, 200);
     engine *e = talk_engine(w->llama, w->team,
                             (engine_config){.context = 200, .n_sessions = 2, .kv_memory_bytes = memory});
     talk k;
@@ -573,7 +538,7 @@ static void reservation_for_comparison(void **state)
 {
     talk_world *w = *state;
     int32_t ids[4][20];
-    uint64_t memory = memory_for(w->llama, w->team, 200);
+    uint64_t memory = talk_memory(w->llama, w->team, 200);
     int most[2] = {0};
     for (int reserve = 0; reserve < 2; reserve++) {
         engine *e = talk_engine(w->llama, w->team,
@@ -609,7 +574,6 @@ int main(void)
         cmocka_unit_test(forks_share_one_prefill),
         cmocka_unit_test(forks_of_other_moments),
         cmocka_unit_test(exhaustion_fails_nobody),
-        cmocka_unit_test(priority_of_what_is_kept),
         cmocka_unit_test(order),
         cmocka_unit_test(nobody_jumps_the_queue),
         cmocka_unit_test(deadlines_and_cancels_free_within_a_step),
