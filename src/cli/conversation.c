@@ -2,6 +2,7 @@
 
 #include <jansson.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/file.h"
 #include "base/mem.h"
@@ -102,7 +103,14 @@ static int encode_raw(const conversation *c, const model *m, token_list *out, st
 int conversation_encode(const conversation *c, const model *m, token_list *out, status *st)
 {
     if (!c->template) return encode_raw(c, m, out, st);
-    return chat_encode(c->template, m->tok, c->messages, c->n, out, st);
+    tmpl_data *d = tmpl_data_new();
+    if (!d) return status_nomem(st, sizeof(void *));
+    tmpl_value *root = tmpl_map(d);
+    tmpl_map_set(d, root, "messages", chat_messages(d, c->messages, c->n));
+    const chat_options o = {.add_generation_prompt = true, .now_unix_s = (int64_t)time(NULL)};
+    int rc = chat_encode(c->template, m->tok, d, root, &o, out, st);
+    tmpl_data_free(d);
+    return rc;
 }
 
 int conversation_save(const conversation *c, const char *path, status *st)

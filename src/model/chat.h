@@ -1,8 +1,11 @@
-/* chat.h - a conversation to prompt text, through the model's chat template.
+/* chat.h - a conversation to a prompt, through the model's chat template.
  *
- *      messages, options -> {messages: [{role, content}...], bos_token, eos_token, add_generation_prompt}
- *                        -> template -> text
+ *      root: {messages: [{role, content, ...}...], tools, documents, any other variable}     the caller's
+ *            + bos_token, eos_token, add_generation_prompt                                   added here
+ *                --template--> text --tokenizer--> ids
  *
+ * C1 A template sees what Hugging Face's apply_chat_template shows it: messages whole, tools and documents none where
+ *    there are none.
  * Owns nothing after it returns. Threads: any number at once over one template.
  */
 #ifndef KVASIR_MODEL_CHAT_H
@@ -19,15 +22,17 @@ typedef struct chat_message {
 
 typedef struct chat_options {
     bool add_generation_prompt; /* end with the head of an answer */
-    const char *bos, *eos;      /* token texts; NULL = the template sees "" */
     int64_t now_unix_s;         /* what strftime_now sees, UTC */
 } chat_options;
 
+/* A list of messages that have a role and a text alone, for root's "messages". NULL when memory is short. */
+tmpl_value *chat_messages(tmpl_data *d, const chat_message *messages, size_t n);
 /* Appends the prompt to out, which is as before on failure. A template that refuses the conversation
- * (raise_exception) is ST_ARG with its own words. */
-int chat_render(const tmpl *t, const chat_message *messages, size_t n, const chat_options *o, strbuf *out, status *st);
-/* The prompt as token ids, with the head of an answer, at the present time; appended to out. */
-int chat_encode(const tmpl *t, const tokenizer *tok, const chat_message *messages, size_t n, token_list *out,
+ * (raise_exception) is ST_ARG with its own words. tok (may be NULL) gives the texts of bos and eos. */
+int chat_render(const tmpl *t, const tokenizer *tok, tmpl_data *d, tmpl_value *root, const chat_options *o, strbuf *out,
                 status *st);
+/* The prompt as token ids, appended to out. */
+int chat_encode(const tmpl *t, const tokenizer *tok, tmpl_data *d, tmpl_value *root, const chat_options *o,
+                token_list *out, status *st);
 
 #endif

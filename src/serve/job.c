@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "serve/chat_prompt.h"
 
 job *job_new(void (*resume)(void *connection))
 {
@@ -101,22 +102,6 @@ static int take_ids(job_prompt *p, request *r, const prompt_source *s, const ser
     return rc;
 }
 
-static int encode_chat(job_prompt *p, request *r, const served_model *m, api_error *e)
-{
-    status st = STATUS_INIT;
-    if (!m->template)
-        return api_error_set(e, 400, "no_chat_template", NULL,
-                             "%s has no chat template (a base model?); use /v1/completions", m->name);
-    size_t n_bytes = 0;
-    for (size_t i = 0; i < r->n_messages; i++) {
-        n_bytes += r->messages[i].content_bytes;
-        if (!m->knows_developer && strcmp(r->messages[i].role, "developer") == 0) r->messages[i].role = "system";
-    }
-    if (check_length(n_bytes, m, e)) return e->http_status;
-    if (chat_encode(m->template, m->m->tok, r->messages, r->n_messages, &p->ids, &st) == ST_OK) return 0;
-    return st.code == ST_NOMEM ? api_error_nomem(e) : api_error_set(e, 400, "chat_template", "messages", "%s", st.text);
-}
-
 /* Refuses what can't fit even alone, with the numbers. */
 static int check_fit(const job_prompt *p, request *r, const served_model *m, api_error *e)
 {
@@ -139,7 +124,7 @@ static int prepare_prompt(job *j, size_t i, const served_model *m, api_error *e)
     request *r = &j->request;
     job_prompt *p = &j->prompts[i];
     int rc;
-    if (r->chat) rc = encode_chat(p, r, m, e);
+    if (r->chat) rc = chat_prompt_ids(r, m, &p->ids, e);
     else {
         const prompt_source *s = &r->prompts[i];
         rc = s->text ? encode_text(p, r, s, m, e) : take_ids(p, r, s, m, e);

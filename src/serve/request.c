@@ -294,7 +294,8 @@ static const field fields[] = {
 static void set_defaults(request *r)
 {
     *r = (request){
-        .n = 1, .best_of = -1, .max_tokens = -1, .add_special = true, .parse_special = true, .skip_special = true};
+        .n = 1, .best_of = -1, .max_tokens = -1, .add_special = true, .parse_special = true, .skip_special = true,
+        .add_generation_prompt = true};
     r->params = (generate_params){
         .sampling = sampler_defaults(), .max_tokens = -1, .stop = r->stops, .n_logprobs = -1, .keep = -1};
     sampler_params *s = &r->params.sampling;
@@ -380,7 +381,7 @@ void request_forget_json(request *r)
     json_decref(r->body);
     r->body = NULL;
     r->prompts = NULL;
-    r->messages = NULL;
+    r->messages = r->tools = r->documents = r->template_kwargs = NULL;
 }
 
 void request_deinit(request *r)

@@ -2,12 +2,12 @@
  *
  * Owns: the parsed JSON, and an arena with what is made of it (messages, lists, stop strings). Knows no model.
  *
- *      bytes --jansson--> object --one table of fields--> request --prompt.h--> token ids
+ *      bytes --jansson--> object --one table of fields--> request --chat_prompt.h--> token ids
  *
  * Q1 A known field with a wrong type or out of range is a 400 that names the field; null is as good as absent; unknown
  *    fields are ignored. What OpenAI's interface has and Kvasir can't do (tools, ...) is refused, never ignored.
  * Q2 Every pointer in a request is into its JSON or its arena: it must not be moved once parsed. Only prompts and
- *    messages point into the JSON, which takes many times the body's size: it goes once they are tokens.
+ *    conversations point into the JSON, which takes many times the body's size: it goes once they are tokens.
  * Threads: one at a time.
  */
 #ifndef KVASIR_SERVE_REQUEST_H
@@ -37,11 +37,14 @@ typedef struct request {
     int n_vocab; /* ids below it are tokens */
     json_t *body;
     arena arena;
-    /* What to go on from: prompts of a completion, messages of a chat. */
+    /* What to go on from: prompts of a completion, a conversation. */
     prompt_source *prompts;
     size_t n_prompts;
-    chat_message *messages;
+    const json_t *messages; /* an array of objects, each with a role that is known and a content of a known type */
     size_t n_messages;
+    const json_t *tools, *documents; /* arrays for the template; NULL = none */
+    const json_t *template_kwargs;   /* an object: more variables for the template; NULL = none */
+    bool add_generation_prompt;
     bool add_special, parse_special; /* how texts become tokens */
     /* What comes back. */
     int n, best_of; /* choices shown and made, of each prompt */
@@ -55,7 +58,7 @@ typedef struct request {
 
 /* Returns 0 or an HTTP status; request_deinit in either case. */
 int request_parse(request *r, bool chat, const char *text, size_t n_bytes, int n_vocab, api_error *e);
-void request_forget_json(request *r); /* and with it prompts and messages */
+void request_forget_json(request *r); /* and with it prompts and the conversation */
 void request_deinit(request *r);
 
 /* A JSON object, or a 400: NULL. */

@@ -45,19 +45,19 @@ int read_prompt(request *r, const field *f, const json_t *v, api_error *e)
     return 0;
 }
 
-static const char *known_role(const json_t *v)
+static bool is_role(const json_t *v)
 {
-    static const char *const roles[] = {"system", "developer", "user", "assistant", "tool"};
+    static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", "function"};
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
-        if (json_string_length(v) == strlen(roles[i]) && strcmp(json_string_value(v), roles[i]) == 0) return roles[i];
-    return NULL;
+        if (json_string_length(v) == strlen(roles[i]) && strcmp(json_string_value(v), roles[i]) == 0) return true;
+    return false;
 }
 
-/* [{"type": "text", "text": "..."}, ...]: the texts one after the other. */
-static int join_parts(request *r, const json_t *parts, chat_message *m, api_error *e)
+/* [{"type": "text", "text": "..."}, ...] */
+static int check_parts(const json_t *parts, api_error *e)
 {
-    size_t n = 0, i;
-    json_t *part;
+    size_t i;
+    const json_t *part;
     json_array_foreach(parts, i, part)
     {
         const json_t *type = json_object_get(part, "type"), *text = json_object_get(part, "text");
@@ -66,41 +66,27 @@ static int join_parts(request *r, const json_t *parts, chat_message *m, api_erro
             return api_error_set(e, 400, "unsupported_value", "messages", "content parts can only be text here");
         if (!json_is_string(text))
             return api_error_set(e, 400, "invalid_type", "messages", "a text part needs a 'text'");
-        n += json_string_length(text);
     }
-    char *to = arena_alloc(&r->arena, n + 1, 1);
-    if (!to) return api_error_nomem(e);
-    m->content = to;
-    m->content_bytes = n;
-    json_array_foreach(parts, i, part)
-    {
-        const json_t *text = json_object_get(part, "text");
-        memcpy(to, json_string_value(text), json_string_length(text));
-        to += json_string_length(text);
-    }
-    *to = 0;
     return 0;
 }
 
-static int read_message(request *r, size_t index, const json_t *v, chat_message *m, api_error *e)
+static int check_message(size_t index, const json_t *v, api_error *e)
 {
     if (!json_is_object(v)) return wrong_type(e, "messages", "an array of objects", v);
     const json_t *role = json_object_get(v, "role"), *content = json_object_get(v, "content");
     if (!json_is_string(role))
         return api_error_set(e, 400, "invalid_type", "messages", "message %zu needs a 'role', a string", index);
-    m->role = known_role(role);
-    if (!m->role)
+    if (!is_role(role))
         return api_error_set(e, 400, "invalid_value", "messages",
-                             "the role of message %zu is none of system, developer, user, assistant, tool", index);
-    if (json_is_array(content)) return join_parts(r, content, m, e);
+                             "the role of message %zu is none of system, developer, user, assistant, tool, function",
+                             index);
+    if (json_is_array(content)) return check_parts(content, e);
     bool nothing = !content || json_is_null(content);
-    if (nothing && strcmp(m->role, "assistant") != 0)
+    if (nothing && strcmp(json_string_value(role), "assistant") != 0)
         return api_error_set(e, 400, "missing_required_parameter", "messages", "message %zu needs a 'content'", index);
     if (!nothing && !json_is_string(content))
         return wrong_type(e, "messages", "an array of messages whose content is a string or an array of text parts",
                           content);
-    m->content = nothing ? "" : json_string_value(content);
-    m->content_bytes = nothing ? 0 : json_string_length(content);
     return 0;
 }
 
@@ -109,14 +95,13 @@ int read_messages(request *r, const field *f, const json_t *v, api_error *e)
     if (!json_is_array(v)) return wrong_type(e, f->name, "an array of messages", v);
     if (json_array_size(v) == 0)
         return api_error_set(e, 400, "invalid_value", f->name, "'%s' must have at least one message", f->name);
-    r->messages = arena_array(&r->arena, json_array_size(v), sizeof *r->messages);
-    if (!r->messages) return api_error_nomem(e);
     size_t i;
-    json_t *m;
+    const json_t *m;
     json_array_foreach(v, i, m)
     {
-        if (read_message(r, i, m, &r->messages[i], e)) return e->http_status;
+        if (check_message(i, m, e)) return e->http_status;
     }
+    r->messages = v;
     r->n_messages = i;
     r->n_prompts = 1;
     return 0;

@@ -238,6 +238,18 @@ static void short_memory_is_reported(void **state)
     assert_true(n > 10);
 }
 
+static int render_chat(const tmpl *t, const chat_message *messages, size_t n, const chat_options *o, strbuf *out,
+                       status *st)
+{
+    tmpl_data *d = tmpl_data_new();
+    if (!d) return status_nomem(st, sizeof(void *));
+    tmpl_value *root = tmpl_map(d);
+    tmpl_map_set(d, root, "messages", chat_messages(d, messages, n));
+    int code = chat_render(t, NULL, d, root, o, out, st);
+    tmpl_data_free(d);
+    return code;
+}
+
 static void one_template_renders_again_and_again(void **state)
 {
     (void)state;
@@ -248,27 +260,27 @@ static void one_template_renders_again_and_again(void **state)
         "{{ bos_token ~ eos_token }}{{ '>' if add_generation_prompt }}{{ strftime_now('%Y') }}";
     assert_int_equal(tmpl_parse(&t, source, sizeof source - 1, &st), ST_OK);
     const chat_message messages[] = {{"user", " hi\0there ", 10}, {"assistant", "yes", 3}};
-    const chat_options open = {true, "<s>", "</s>", NOW}, closed = {.now_unix_s = 0};
+    const chat_options open = {true, NOW}, closed = {.now_unix_s = 0};
     strbuf out;
     strbuf_init(&out, 0);
     for (int i = 0; i < 2; i++) {
         strbuf_clear(&out);
-        assert_int_equal(chat_render(t, messages, 2, &open, &out, &st), ST_OK);
-        assert_int_equal(out.n_bytes, 42);
-        assert_memory_equal(out.data, "[user:hi\0there][assistant:yes]<s></s>>2024", 42);
+        assert_int_equal(render_chat(t, messages, 2, &open, &out, &st), ST_OK);
+        assert_int_equal(out.n_bytes, 35);
+        assert_memory_equal(out.data, "[user:hi\0there][assistant:yes]>2024", 35);
     }
     strbuf_clear(&out);
-    assert_int_equal(chat_render(t, messages + 1, 1, &closed, &out, &st), ST_OK);
+    assert_int_equal(render_chat(t, messages + 1, 1, &closed, &out, &st), ST_OK);
     assert_string_equal(out.data, "[assistant:yes]1970");
     strbuf_clear(&out);
-    assert_int_equal(chat_render(t, NULL, 0, &closed, &out, &st), ST_OK);
+    assert_int_equal(render_chat(t, NULL, 0, &closed, &out, &st), ST_OK);
     assert_string_equal(out.data, "1970");
     uint64_t before = mem_stats().bytes;
     strbuf fresh;
     strbuf_init(&fresh, 0);
     for (int n = 1; n < 200; n++) {
         mem_fail_after(n);
-        int code = chat_render(t, messages, 2, &open, &fresh, &st);
+        int code = render_chat(t, messages, 2, &open, &fresh, &st);
         mem_fail_after(0);
         strbuf_deinit(&fresh);
         assert_int_equal(mem_stats().bytes, before);

@@ -47,6 +47,7 @@ tmpl_value *tmpl_list(tmpl_data *d);
 tmpl_value *tmpl_map(tmpl_data *d); /* keeps insertion order */
 void tmpl_list_add(tmpl_data *d, tmpl_value *list, tmpl_value *item);
 void tmpl_map_set(tmpl_data *d, tmpl_value *map, const char *key, tmpl_value *item);
+bool tmpl_map_has(const tmpl_value *map, const char *key); /* NULL has nothing */
 
 typedef struct tmpl_limits {
     int max_depth;           /* nesting of calls and of values; 0 = default (100) */

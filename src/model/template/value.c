@@ -254,3 +254,9 @@ void tmpl_map_set(tmpl_data *d, tmpl_value *m, const char *key, tmpl_value *item
     char *copy = arena_strndup(&d->mem, key, n);
     if (!copy || !map_put_text(&d->mem, m->map, copy, n, *item)) d->failed = true;
 }
+
+bool tmpl_map_has(const tmpl_value *m, const char *key)
+{
+    assert(!m || m->kind == V_MAP);
+    return m && map_find_text(m->map, key, strlen(key));
+}
