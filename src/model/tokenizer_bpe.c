@@ -26,10 +26,7 @@ size_t bpe_bytes(char *out, const char *name, size_t n)
     for (size_t i = 0; i < n;) {
         uint32_t cp;
         int len = utf8_decode(name + i, n - i, &cp), byte = len ? byte_of_char(cp) : -1;
-        if (byte < 0) {
-            memcpy(out, name, n);
-            return n;
-        }
+        if (byte < 0) return 0;
         out[k++] = (char)byte;
         i += (size_t)len;
     }
@@ -54,6 +51,7 @@ static int read_merge(tokenizer *t, gguf_str s, uint32_t rank, char *buf, status
                           "tokenizer.ggml.merges: merge %u is not two names with a space between them", rank);
     size_t n_left = bpe_bytes(buf, s.data, (size_t)(space - s.data));
     size_t n_right = bpe_bytes(buf + n_left, space + 1, (size_t)(s.data + s.n - space - 1));
+    if (n_left == 0 || n_right == 0) return ST_OK; /* beyond the alphabet: no text gets there */
     int32_t left = vocab_find(t, buf, n_left), right = vocab_find(t, buf + n_left, n_right);
     int32_t id = vocab_find(t, buf, n_left + n_right);
     if (left < 0 || right < 0 || id < 0)

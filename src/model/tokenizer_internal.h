@@ -9,7 +9,8 @@
  *      tokenizer_decode.c   ids -> text
  *
  * The map holds tokens that text may become by merging: normal and unused ones and, for BPE, user-defined ones; never
- * control, unknown or byte tokens.
+ * control, unknown or byte tokens. Nor a name that spells its piece as text is never spelled: with a character outside
+ * the byte alphabet (BPE), with a plain space (SPM). Some files have such a token beside the one of the right spelling.
  */
 #ifndef KVASIR_MODEL_TOKENIZER_INTERNAL_H
 #define KVASIR_MODEL_TOKENIZER_INTERNAL_H
@@ -34,6 +35,7 @@ typedef struct token {
     uint32_t order;          /* SPM: scores as integers, the highest score first */
     uint8_t type;
     bool end;
+    bool unreachable; /* no text is spelled like its name: see the map above */
 } token;
 
 typedef struct piece_slot {
@@ -138,8 +140,8 @@ int merger_run(merger *m, merge_fn *fits, status *st);
 void merger_deinit(merger *m);
 
 /* ---- the two kinds ---- */
-/* A name in GPT-2's byte alphabet to the bytes it shows; one with any other character stands for itself. Returns the
- * length, at most n. */
+/* A name in GPT-2's byte alphabet to the bytes it shows. Returns the length, at most n; 0 for a name with any other
+ * character. */
 size_t bpe_bytes(char *out, const char *name, size_t n);
 int bpe_read(tokenizer *t, const gguf *g, status *st);
 int bpe_encode(merger *m, const char *text, size_t n, token_list *out, status *st);

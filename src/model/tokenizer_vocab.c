@@ -160,7 +160,8 @@ static int set_piece(tokenizer *t, int32_t id, status *st)
         return ST_OK;
     } else {
         n = t->spm ? spm_spaces(out, name, k->n_name) : bpe_bytes(out, name, k->n_name);
-        if (n == k->n_name && memcmp(out, name, n) == 0) return ST_OK;
+        k->unreachable = t->spm ? memchr(name, ' ', k->n_name) != NULL : n == 0;
+        if (n == 0 || (n == k->n_name && memcmp(out, name, n) == 0)) return ST_OK; /* the name stands for itself */
     }
     k->piece = (uint32_t)t->n_text;
     k->n_piece = (uint32_t)n;
@@ -171,7 +172,7 @@ static int set_piece(tokenizer *t, int32_t id, status *st)
 static int map_token(tokenizer *t, int32_t id, status *st)
 {
     const token *k = &t->tokens[id];
-    if (k->n_piece == 0) return ST_OK;
+    if (k->n_piece == 0 || k->unreachable) return ST_OK;
     uint32_t hash = (uint32_t)hash_bytes(token_piece(t, id), k->n_piece);
     piece_slot *slot = find_slot(t, token_piece(t, id), k->n_piece, hash);
     if (slot->id < 0) {

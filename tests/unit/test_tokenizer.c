@@ -129,6 +129,37 @@ static void bpe_normal_tokens_go_before_user_defined_ones_of_the_same_piece(void
     tokenizer_free(t);
 }
 
+/* Text is spelled in the byte alphabet, so a name that spells the same bytes as they are never comes from it, whatever
+ * its id: Command R's vocabulary has a U+200D before the one that is meant. */
+static void bpe_names_beyond_the_alphabet_never_come_from_text(void **state)
+{
+    (void)state;
+    vocab_bpe(&V, "llama-bpe");
+    int bare = vocab_add(&V, "\u200D", 1, 0), alone = vocab_add(&V, "\u4E2D", 1, 0),
+        half = vocab_add(&V, "\u00E2\u0122", 1, 0), joiner = vocab_add(&V, "\u00E2\u0122\u012F", 1, 0);
+    vocab_merge(&V, "\u00E2 \u0122"), vocab_merge(&V, "\u00E2\u0122 \u012F"), vocab_merge(&V, "\u4E2D \u4E2D");
+    tokenizer *t = open_vocab();
+    IDS(t, "\u200D", 0, joiner);
+    IDS(t, "!\u200D!\u200D", 0, '!', joiner, '!', joiner);
+    IDS(t, "\u2009", 0, half, 0x89);
+    IDS(t, "\u4E2D", 0, 0xE4, 0xB8, 0xAD);
+    TEXT(t, false, "\u200D\u4E2D\u200D", bare, alone, joiner);
+    tokenizer_free(t);
+}
+
+static void spm_names_with_a_plain_space_never_come_from_text(void **state)
+{
+    (void)state;
+    vocab_spm(&V);
+    int a = vocab_add(&V, "a", 1, -1), plain = vocab_add(&V, " a", 1, -1), meant = vocab_add(&V, "\u2581a", 1, -2),
+        space = vocab_add(&V, "\u2581", 1, -3);
+    tokenizer *t = open_vocab();
+    IDS(t, "a a", 0, meant, meant);
+    IDS(t, "aa ", 0, meant, a, space);
+    TEXT(t, false, "a a", plain, plain); /* the first without the space that the encoder adds */
+    tokenizer_free(t);
+}
+
 /* ---- special tokens ---- */
 
 static void special_tokens(void **state)
@@ -551,6 +582,8 @@ int main(void)
         cmocka_unit_test(bpe_whole_words),
         cmocka_unit_test(bpe_bytes_without_a_token_are_left_out),
         cmocka_unit_test(bpe_normal_tokens_go_before_user_defined_ones_of_the_same_piece),
+        cmocka_unit_test(bpe_names_beyond_the_alphabet_never_come_from_text),
+        cmocka_unit_test(spm_names_with_a_plain_space_never_come_from_text),
         cmocka_unit_test(special_tokens),
         cmocka_unit_test(ends_of_generation),
         cmocka_unit_test(text_gives_no_control_token),
