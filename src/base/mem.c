@@ -130,3 +130,10 @@ void mem_fail_after(int64_t n)
 {
     atomic_store(&fail_countdown, n);
 }
+
+void mem_trim(void)
+{
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}

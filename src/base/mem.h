@@ -22,6 +22,8 @@ void *mem_resize(void *p, size_t count, size_t size);
 char *mem_strdup(const char *s);
 char *mem_strndup(const char *s, size_t n);
 void mem_free(void *p);
+/* Gives free memory, that of libraries too, back to the system: after work that took much. */
+void mem_trim(void);
 
 /* Aligned to a power of two of at least 64, backed by mmap and advised to huge pages when large. Zeroed.
  * Free with mem_pages_free and the same size. */

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "model/chat.h"
+#include "serve/json_limits.h"
 
 /* From JSON to a template's values. After a failure e is filled and every function returns NULL at once. */
 typedef struct converter {
@@ -56,6 +57,8 @@ static tmpl_value *convert_function(converter *c, const json_t *function, int de
     tmpl_value *to = convert(c, function, depth);
     const json_t *text = json_object_get(function, "arguments");
     if (!json_is_string(text) || c->plain) return to;
+    api_error too_large;
+    if (json_check_limits(json_string_value(text), json_string_length(text), &too_large)) return to;
     json_t *parsed = json_loadb(json_string_value(text), json_string_length(text), JSON_ALLOW_NUL, NULL);
     if (json_is_object(parsed)) {
         tmpl_map_set(c->d, to, "arguments", convert(c, parsed, depth + 1));
@@ -179,6 +182,10 @@ int chat_prompt_text(const request *r, const served_model *m, strbuf *out, api_e
     if (!m->template)
         return api_error_set(e, 400, "no_chat_template", NULL,
                              "%s has no chat template (a base model?); use /v1/completions", m->name);
+    if (json_array_size(r->messages) > (size_t)m->context)
+        return api_error_set(e, 400, "context_length_exceeded", "messages",
+                             "%zu messages are more than the context's %d tokens; send fewer",
+                             json_array_size(r->messages), m->context);
     bool again;
     int rc = render(r, m, false, &again, out, e);
     if (rc == 0 || !again) return rc;

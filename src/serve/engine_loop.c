@@ -1,6 +1,7 @@
 #include "serve/engine_loop.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -8,6 +9,7 @@
 #include "serve/kv_json.h"
 
 #define LOG_NS ((int64_t)10 * 1000000000)
+#define AUDIT_PAUSE 19 /* times as long as an audit took until the next one: at most a twentieth of the engine's time */
 
 struct engine_loop {
     engine *e;
@@ -19,11 +21,18 @@ struct engine_loop {
     pthread_cond_t work;
     job *incoming, **incoming_end;
     int n_choices; /* submitted, not yet over */
-    bool draining;
+    bool draining, over;
     int64_t deadline_ns;
+    job *audits; /* those that wait for one */
+
+    pthread_mutex_t report_lock; /* the next ones: as they were after the last step */
+    kv_report report;
+    char audit[512];    /* what the last one found */
+    int64_t audited_ns; /* 0 = there was none */
 
     /* The engine's thread. */
     job *running, *dirty;
+    int64_t next_audit_ns;
     engine_stats logged;
     int64_t logged_ns; /* 0: idle since */
 };
@@ -33,8 +42,14 @@ int engine_loop_new(engine_loop **out, engine *e, const served_model *m, metrics
 {
     engine_loop *l = mem_calloc(1, sizeof *l);
     if (!l) return status_nomem(st, sizeof *l);
-    *l = (engine_loop){.e = e, .m = m, .figures = figures, .log = log};
+    *l = (engine_loop){.e = e, .m = m, .figures = figures, .log = log, .audit = "not made yet"};
+    if (kv_report_init(&l->report, e, m->max_choices, st)) {
+        mem_free(l);
+        return st->code;
+    }
+    kv_report_take(&l->report, NULL);
     pthread_mutex_init(&l->lock, NULL);
+    pthread_mutex_init(&l->report_lock, NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -49,7 +64,9 @@ void engine_loop_free(engine_loop *l)
 {
     if (!l) return;
     pthread_mutex_destroy(&l->lock);
+    pthread_mutex_destroy(&l->report_lock);
     pthread_cond_destroy(&l->work);
+    kv_report_deinit(&l->report);
     mem_free(l);
 }
 
@@ -82,6 +99,37 @@ void engine_loop_drain(engine_loop *l, double timeout_s)
     pthread_mutex_unlock(&l->lock);
 }
 
+void engine_loop_audit(engine_loop *l, job *j)
+{
+    pthread_mutex_lock(&l->lock);
+    bool over = l->over;
+    if (!over) {
+        j->next = l->audits;
+        l->audits = job_ref(j);
+        pthread_cond_signal(&l->work);
+    }
+    pthread_mutex_unlock(&l->lock);
+    if (over) job_set_state(j, JOB_DONE);
+}
+
+void engine_loop_report(engine_loop *l, bool with_audit, strbuf *out)
+{
+    status st = STATUS_INIT;
+    kv_report r;
+    char audit[sizeof l->audit];
+    if (kv_report_init(&r, l->e, l->m->max_choices, &st)) {
+        out->failed = true;
+        return;
+    }
+    pthread_mutex_lock(&l->report_lock);
+    kv_report_copy(&r, &l->report);
+    memcpy(audit, l->audit, sizeof audit);
+    int64_t audited_ns = l->audited_ns;
+    pthread_mutex_unlock(&l->report_lock);
+    kv_report_json(out, &r, with_audit ? audit : NULL, audited_ns ? (double)(clock_ns() - audited_ns) * 1e-9 : 0);
+    kv_report_deinit(&r);
+}
+
 static void cancel_all(job *list)
 {
     for (job *j = list; j; j = j->next) atomic_store(&j->cancelled, true);
@@ -102,17 +150,19 @@ static bool wait_for_work(engine_loop *l, job **incoming)
 {
     bool unpinned = false;
     pthread_mutex_lock(&l->lock);
-    while (!l->incoming && !l->running && !l->draining && !unpinned) unpinned = sleep_idle(l);
+    while (!l->incoming && !l->running && !l->draining && !l->audits && !unpinned) unpinned = sleep_idle(l);
     *incoming = l->incoming;
     l->incoming = NULL;
     l->incoming_end = &l->incoming;
-    bool late = l->draining && clock_ns() >= l->deadline_ns;
+    bool late = l->draining && clock_ns() >= l->deadline_ns, audits = l->audits != NULL;
+    l->over = l->draining && !*incoming && !l->running && !audits;
+    bool over = l->over;
     pthread_mutex_unlock(&l->lock);
     if (late) {
         cancel_all(l->running);
         cancel_all(*incoming);
     }
-    return *incoming || l->running || unpinned;
+    return !over;
 }
 
 /* Its connection is to be woken after the step. */
@@ -219,14 +269,6 @@ static void end_job(engine_loop *l, job *j)
     job_unref(j); /* submit's reference */
 }
 
-static void report(engine_loop *l, job *j)
-{
-    pthread_mutex_lock(&j->lock);
-    kv_json(&j->report, l->e, l->running, j->audit);
-    pthread_mutex_unlock(&j->lock);
-    end_job(l, j);
-}
-
 static void drop_sessions(job *j)
 {
     for (size_t i = 0; i < j->n_choices; i++) {
@@ -239,10 +281,6 @@ static void start_job(engine_loop *l, job *j)
 {
     status st = STATUS_INIT;
     api_error e;
-    if (j->is_report) {
-        report(l, j);
-        return;
-    }
     if (!atomic_load(&j->cancelled) && start_choices(l, j, &st) == ST_OK) {
         pthread_mutex_lock(&j->lock);
         j->state = JOB_STARTED;
@@ -331,6 +369,36 @@ static void publish(engine_loop *l, const engine_stats *s)
     for (int i = 0; i < g.n_groups; i++) g.blocks[i] = pool_count(kv_cache_pool(c, i));
     if (kv_cache_tree(c)) g.tree = kv_tree_count(kv_cache_tree(c));
     metrics_publish(l->figures, &g);
+    pthread_mutex_lock(&l->report_lock);
+    kv_report_take(&l->report, l->running);
+    pthread_mutex_unlock(&l->report_lock);
+}
+
+/* Blocks and references are recounted, unless that was just done; who waits for it is told of the last one. */
+static void audit(engine_loop *l)
+{
+    pthread_mutex_lock(&l->lock);
+    job *asked = l->audits;
+    l->audits = NULL;
+    pthread_mutex_unlock(&l->lock);
+    int64_t began = clock_ns();
+    if (asked && began >= l->next_audit_ns) {
+        status st = STATUS_INIT;
+        const char *found = kv_cache_audit(engine_cache(l->e), &st) ? st.text : "clean";
+        int64_t ended = clock_ns();
+        l->next_audit_ns = ended + AUDIT_PAUSE * (ended - began);
+        pthread_mutex_lock(&l->report_lock);
+        snprintf(l->audit, sizeof l->audit, "%s", found);
+        l->audited_ns = ended;
+        pthread_mutex_unlock(&l->report_lock);
+    }
+    for (job *j; (j = asked);) {
+        asked = j->next;
+        j->next = NULL;
+        job_set_state(j, JOB_DONE);
+        mark_dirty(l, j);
+        job_unref(j);
+    }
 }
 
 /* A line every ten seconds of work. */
@@ -378,6 +446,7 @@ void engine_loop_run(engine_loop *l)
         collect(l);
         now = engine_get_stats(l->e);
         publish(l, &now);
+        audit(l);
         wake_dirty(l);
         if (l->running) write_log(l, &now);
     }

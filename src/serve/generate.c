@@ -1,4 +1,4 @@
-/* Completions and chats: from body to job to answer. */
+/* Completions and chats: what workers do of them, from body to job, and from job to answer. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -6,19 +6,12 @@
 #include "serve/answer_json.h"
 #include "serve/http.h"
 
-#define MAX_ANSWER_BYTES ((size_t)64 << 20)
-
-static void resume(void *connection)
-{
-    MHD_resume_connection(connection);
-}
-
 /* "cmpl-" or "chatcmpl-" and 96 random bits. */
 static void make_id(job *j)
 {
     uint32_t r[3] = {0};
     if (getrandom(r, sizeof r, 0) < 0) r[0] = (uint32_t)j->created_unix_s; /* an id, not a secret */
-    snprintf(j->id, sizeof j->id, "%s-%08x%08x%08x", j->request.chat ? "chatcmpl" : "cmpl", r[0], r[1], r[2]);
+    snprintf(j->id, sizeof j->id, "%s-%08x%08x%08x", j->chat ? "chatcmpl" : "cmpl", r[0], r[1], r[2]);
 }
 
 static void make_seed(request *r)
@@ -28,69 +21,69 @@ static void make_seed(request *r)
 }
 
 /* From bytes to a job that the engine has. */
-static int submit(exchange *x, job *j, bool chat, api_error *e)
+static int prepare(job *j, const served_model *m, api_error *e)
 {
-    const served_model *m = &x->s->model;
-    int n_vocab = m->m->params.n_vocab;
-    int rc = request_parse(&j->request, chat, strbuf_cstr(&x->body), x->body.n_bytes, n_vocab, e);
-    http_forget_body(x); /* all that is needed of it has been copied */
+    int rc = request_parse(&j->request, j->chat, strbuf_cstr(&j->body), j->body.n_bytes, m->m->params.n_vocab, e);
     make_id(j);
     make_seed(&j->request);
-    if (rc == 0) rc = job_prepare(j, m, e);
-    if (rc == 0 && x->watched) watch_answering(x->s->watch, x->watched, j);
-    return rc ? rc : engine_loop_submit(x->s->loop, j, e);
+    if (rc == 0 && !atomic_load(&j->cancelled)) rc = job_prepare(j, m, e);
+    request_forget_json(&j->request); /* here, not where the job ends: that may be the HTTP thread */
+    if (rc) return rc;
+    job_set_state(j, JOB_QUEUED);
+    return engine_loop_submit(j->loop, j, e);
 }
 
-static enum MHD_Result start(exchange *x, job *j, bool chat)
-{
-    api_error e;
-    if (!j) api_error_nomem(&e);
-    if (!j || submit(x, j, chat, &e)) {
-        job_unref(j);
-        return http_error(x, &e);
-    }
-    x->job = j;
-    return MHD_YES;
-}
-
-static enum MHD_Result whole(exchange *x)
+static int write_answer(job *j, const served_model *m, api_error *e)
 {
     strbuf b;
-    api_error e;
-    strbuf_init(&b, MAX_ANSWER_BYTES);
-    answer_whole(&b, x->job, &x->s->model);
-    if (b.failed) {
-        if (b.over_limit)
-            api_error_set(&e, 400, "answer_too_large", NULL,
-                          "the answer is larger than %zu MiB; ask for fewer choices or logprobs, or for a stream",
-                          MAX_ANSWER_BYTES >> 20);
-        else api_error_nomem(&e);
-        strbuf_deinit(&b);
-        return http_error(x, &e);
-    }
-    return http_reply(x, 200, "application/json", &b);
+    strbuf_init(&b, JOB_MAX_ANSWER_BYTES);
+    answer_whole(&b, j, m);
+    return job_take_answer(j, &b, "ask for fewer choices or logprobs, or for a stream", e);
 }
 
-/* Answers if the job is so far, else waits. */
-static enum MHD_Result answer(exchange *x)
+/* About as much as there is to write. */
+static size_t answer_bytes(const job *j)
 {
-    job *j = x->job;
-    if (atomic_load(&j->gone)) return MHD_NO;
-    pthread_mutex_lock(&j->lock);
-    job_state state = j->state;
-    bool ready = state == JOB_DONE || state == JOB_FAILED || (state == JOB_STARTED && j->request.stream);
-    if (!ready) http_wait(x);
-    pthread_mutex_unlock(&j->lock);
-    if (!ready) return MHD_YES;
-    if (state == JOB_FAILED) return http_error(x, &j->error);
-    return j->request.stream ? stream_begin(x) : whole(x);
+    size_t n = 0;
+    for (size_t i = 0; i < j->n_choices; i++) {
+        const token_record *r = &j->choices[i].tokens;
+        n += j->choices[i].text.n_bytes + (r->n + r->n_tops) * 32;
+    }
+    for (size_t i = 0; i < j->n_prompts && j->request.echo; i++)
+        n += (j->prompts[i].n_bytes + (j->prompts[i].tokens.n + j->prompts[i].tokens.n_tops) * 32) * (size_t)j->request.n;
+    return n;
+}
+
+/* The sessions are over: the answer is to be written, which the exchange has done once. */
+static void write_whole(exchange *x)
+{
+    api_error e;
+    if (x->writing) return;
+    x->writing = true;
+    x->job->work = write_answer;
+    if (workers_submit_next(x->s->workers, x->job, answer_bytes(x->job), &e) == 0) return;
+    job_fail(x->job, &e);
+    job_wake(x->job);
 }
 
 static enum MHD_Result generate(exchange *x, bool chat)
 {
-    if (x->job) return answer(x);
-    enum MHD_Result done = start(x, job_new(resume), chat);
-    return x->job ? answer(x) : done;
+    job *j = x->job;
+    if (!j) {
+        j = job_new(http_resume);
+        if (j) j->chat = chat, j->work = prepare, j->loop = x->s->loop;
+        return http_offload(x, j);
+    }
+    if (atomic_load(&j->gone)) return MHD_NO;
+    pthread_mutex_lock(&j->lock);
+    job_state state = j->state;
+    bool stream = state > JOB_QUEUED && j->request.stream;
+    bool ready = state == JOB_ANSWERED || state == JOB_FAILED || stream;
+    if (!ready) http_wait(x);
+    pthread_mutex_unlock(&j->lock);
+    if (state == JOB_DONE && !stream) write_whole(x);
+    if (!ready) return MHD_YES;
+    return state == JOB_FAILED || state == JOB_ANSWERED ? http_answer(x) : stream_begin(x);
 }
 
 enum MHD_Result handle_completion(exchange *x)
@@ -101,29 +94,4 @@ enum MHD_Result handle_completion(exchange *x)
 enum MHD_Result handle_chat(exchange *x)
 {
     return generate(x, true);
-}
-
-/* The engine's thread writes the report. */
-enum MHD_Result handle_kv(exchange *x)
-{
-    api_error e;
-    if (!x->job) {
-        job *j = job_new(resume);
-        if (!j) api_error_nomem(&e);
-        if (j) {
-            j->is_report = true;
-            j->audit = MHD_lookup_connection_value(x->connection, MHD_GET_ARGUMENT_KIND, "audit") != NULL;
-        }
-        if (!j || engine_loop_submit(x->s->loop, j, &e)) {
-            job_unref(j);
-            return http_error(x, &e);
-        }
-        x->job = j;
-    }
-    job *j = x->job;
-    pthread_mutex_lock(&j->lock);
-    bool ready = j->state == JOB_DONE;
-    if (!ready) http_wait(x);
-    pthread_mutex_unlock(&j->lock);
-    return ready ? http_reply(x, 200, "application/json", &j->report) : MHD_YES;
 }

@@ -1,5 +1,7 @@
 #include "serve/http.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +12,7 @@
 #include "base/mem.h"
 
 #define MAX_BODIES 16 /* of the largest size, in memory at once */
+#define MAX_UNSENT_BYTES (64 << 10) /* that the system takes ahead of a client, which hide how slow it is */
 
 static const route routes[] = {
     {"POST", "/v1/chat/completions", false, true, handle_chat},
@@ -38,72 +41,6 @@ static const route *find_route(const char *path)
 static const char *header(const exchange *x, const char *name)
 {
     return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
-}
-
-/* Browsers of the origin that was named may read the response. */
-static void add_cors(const exchange *x, struct MHD_Response *r)
-{
-    const char *allowed = x->s->config.cors_origin;
-    if (!allowed) return;
-    MHD_add_response_header(r, "Access-Control-Allow-Origin", allowed);
-    if (strcmp(allowed, "*") != 0) MHD_add_response_header(r, "Vary", "Origin");
-}
-
-enum MHD_Result http_queue(exchange *x, int code, const char *type, struct MHD_Response *r)
-{
-    if (!r) return MHD_NO;
-    if (type) MHD_add_response_header(r, "Content-Type", type);
-    add_cors(x, r);
-    metrics_response(&x->s->figures, code);
-    enum MHD_Result done = MHD_queue_response(x->connection, (unsigned)code, r);
-    MHD_destroy_response(r);
-    return done;
-}
-
-static struct MHD_Response *response_of(strbuf *b)
-{
-    size_t n = 0;
-    char *bytes = strbuf_take(b, &n);
-    strbuf_deinit(b);
-    if (!bytes) return NULL;
-    struct MHD_Response *r = MHD_create_response_from_buffer_with_free_callback(n, bytes, mem_free);
-    if (!r) mem_free(bytes);
-    return r;
-}
-
-enum MHD_Result http_reply(exchange *x, int code, const char *type, strbuf *b)
-{
-    return http_queue(x, code, type, response_of(b));
-}
-
-/* Seconds until it may be worth another try: about as long as an answer takes. */
-static void add_retry_after(exchange *x, struct MHD_Response *r)
-{
-    char text[16];
-    double mean = metrics_mean(&x->s->figures, HISTOGRAM_E2E);
-    snprintf(text, sizeof text, "%d", mean < 1 ? 1 : mean > 60 ? 60 : (int)mean);
-    MHD_add_response_header(r, "Retry-After", text);
-}
-
-enum MHD_Result http_error(exchange *x, const api_error *e)
-{
-    strbuf b;
-    strbuf_init(&b, 0);
-    api_error_json(e, &b);
-    struct MHD_Response *r = response_of(&b);
-    if (!r) return MHD_NO;
-    if (e->http_status == 429 || e->http_status == 503) add_retry_after(x, r);
-    if (e->http_status == 401) MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
-    if (e->http_status == 405) {
-        MHD_add_response_header(r, "Allow", strcmp(x->route->method, "GET") == 0 ? "GET, HEAD" : "POST");
-    }
-    return http_queue(x, e->http_status, "application/json", r);
-}
-
-void http_wait(exchange *x)
-{
-    x->job->waiting = x->connection;
-    MHD_suspend_connection(x->connection);
 }
 
 /* A browser asks before it sends: what may it? */
@@ -177,10 +114,10 @@ static int check_state(const exchange *x, api_error *e)
 static enum MHD_Result exchange_begin(server *s, struct MHD_Connection *connection, const char *url, const char *method,
                                       void **state)
 {
-    exchange *x = mem_calloc(1, sizeof *x);
-    if (!x) return MHD_NO;
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    *x = (exchange){.s = s, .connection = connection, .watched = info ? info->socket_context : NULL, .path = url};
+    exchange *x = info && info->socket_context ? mem_calloc(1, sizeof *x) : NULL;
+    if (!x) return MHD_NO;
+    *x = (exchange){.s = s, .connection = connection, .watched = info->socket_context, .path = url};
     strbuf_init(&x->body, s->config.max_body_bytes);
     strbuf_init(&x->out, 0);
     *state = x;
@@ -237,14 +174,13 @@ void http_forget_body(exchange *x)
 {
     x->s->bodies_bytes -= x->counted_bytes;
     x->counted_bytes = 0;
-    strbuf_deinit(&x->body);
 }
 
 /* The request is whole, or its connection was resumed. */
 static enum MHD_Result exchange_handle(exchange *x)
 {
     api_error e;
-    if (!x->job && x->watched) watch_answering(x->s->watch, x->watched, NULL);
+    if (!x->job) watch_answering(x->s->watch, x->watched, NULL);
     if (x->refused.http_status) return http_error(x, &x->refused);
     if (!x->job && check_state(x, &e)) return http_error(x, &e);
     return x->route->handle(x);
@@ -267,10 +203,11 @@ void http_completed(void *cls, struct MHD_Connection *connection, void **state, 
     (void)how;
     if (!x) return;
     if (x->job) atomic_store(&x->job->cancelled, true); /* of no effect when it is done */
-    if (x->watched) watch_receiving(s->watch, x->watched);
-    job_unref(x->job);
+    watch_receiving(s->watch, x->watched);
     http_forget_body(x);
+    strbuf_deinit(&x->body);
     strbuf_deinit(&x->out);
+    job_unref(x->job);
     mem_free(x);
     *state = NULL;
 }
@@ -285,5 +222,9 @@ void http_connection(void *cls, struct MHD_Connection *connection, void **socket
         return;
     }
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (info) *socket_context = watch_add(s->watch, info->connect_fd);
+    if (!info) return;
+    int unsent_bytes = MAX_UNSENT_BYTES;
+    setsockopt(info->connect_fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_bytes, sizeof unsent_bytes);
+    *socket_context = watch_add(s->watch, info->connect_fd);
+    if (!*socket_context) shutdown(info->connect_fd, SHUT_RDWR); /* memory is short, and without a watch it could stay */
 }

@@ -5,6 +5,8 @@
  *
  * X1 A handler is called once when the request is whole, and again each time that its connection is resumed, until it
  *    has answered.
+ * X2 The HTTP thread does nothing that takes long: bodies are read, and whole answers are written, by workers.
+ * X3 Every response has a time to be fetched, from which each block of a long one takes a new beginning (watch.h).
  * Threads: the HTTP thread.
  */
 #ifndef KVASIR_SERVE_HTTP_H
@@ -17,6 +19,7 @@
 #include "serve/engine_loop.h"
 #include "serve/server.h"
 #include "serve/watch.h"
+#include "serve/workers.h"
 
 typedef enum server_state { SERVER_LOADING, SERVER_READY, SERVER_DRAINING } server_state;
 
@@ -32,6 +35,7 @@ struct server {
     served_model model;
     tmpl *template;
     engine_loop *loop;
+    workers *workers;
     /* Before and after a run. */
     pthread_mutex_t lock;
     bool drain_asked;
@@ -41,15 +45,16 @@ struct server {
 typedef struct exchange {
     server *s;
     struct MHD_Connection *connection;
-    watched *watched; /* NULL: not watched */
+    watched *watched;
     const struct route *route;
     const char *path;
     api_error refused; /* seen in the headers, told when the request is whole */
     strbuf body;
     size_t counted_bytes; /* of it, in the server's bodies_bytes */
     job *job;
+    bool writing; /* a worker writes the job's answer, or has done so */
+    strbuf out;   /* a long answer, or what is sent next of a stream */
     /* A stream. */
-    strbuf out;
     size_t out_sent;
     bool ended;
 } exchange;
@@ -68,15 +73,22 @@ void http_completed(void *cls, struct MHD_Connection *connection, void **state, 
 void http_connection(void *cls, struct MHD_Connection *connection, void **socket_context,
                      enum MHD_ConnectionNotificationCode how);
 
-/* Answers with the buffer's bytes, which are taken over; where it has failed the connection is closed. */
+/* Responds with the buffer's bytes, which are taken over; where it has failed the connection is closed. */
 enum MHD_Result http_reply(exchange *x, int code, const char *type, strbuf *b);
 enum MHD_Result http_error(exchange *x, const api_error *e);
 /* Headers that every response has, then the response itself, which is given up. */
 enum MHD_Result http_queue(exchange *x, int code, const char *type, struct MHD_Response *r);
-/* The body has been read. */
+/* The body has come, and is no longer this thread's. */
 void http_forget_body(exchange *x);
 /* Suspends the connection until the job has something for it. With the job's lock. */
 void http_wait(exchange *x);
+void http_resume(void *connection); /* a job's */
+/* Gives the body and a new job (NULL: memory is short) to the workers, and suspends the connection. */
+enum MHD_Result http_offload(exchange *x, job *j);
+/* Responds with the job, which is ANSWERED or FAILED. */
+enum MHD_Result http_answer(exchange *x);
+/* A whole handler: a worker answers with what fn makes of the body's object. */
+enum MHD_Result http_convert(exchange *x, job_convert fn);
 
 /* Handlers. */
 enum MHD_Result handle_completion(exchange *x);

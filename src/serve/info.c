@@ -75,10 +75,12 @@ static int tokenize(strbuf *b, const json_t *o, const served_model *m, api_error
         return e->http_status;
     token_list ids = {0};
     status st = STATUS_INIT;
-    if (tokenizer_encode(m->m->tok, json_string_value(text), json_string_length(text), how, &ids, &st))
+    if (tokenizer_encode(m->m->tok, json_string_value(text), json_string_length(text), how, &ids, &st)) {
+        token_list_deinit(&ids);
         return api_error_from_status(e, &st);
+    }
     strbuf_puts(b, "{\"tokens\":[");
-    for (size_t i = 0; i < ids.n; i++) {
+    for (size_t i = 0; i < ids.n && !b->failed; i++) {
         if (i) strbuf_putc(b, ',');
         if (pieces) piece_json(b, m->m->tok, ids.ids[i]);
         else strbuf_printf(b, "%d", ids.ids[i]);
@@ -119,27 +121,43 @@ static int detokenize(strbuf *b, const json_t *o, const served_model *m, api_err
     return rc;
 }
 
-static enum MHD_Result convert(exchange *x, int (*fn)(strbuf *, const json_t *, const served_model *, api_error *))
-{
-    api_error e;
-    strbuf b;
-    strbuf_init(&b, 0);
-    json_t *o = request_object(strbuf_cstr(&x->body), x->body.n_bytes, &e);
-    int rc = o ? fn(&b, o, &x->s->model, &e) : e.http_status;
-    json_decref(o);
-    if (rc == 0) return http_reply(x, 200, content_type, &b);
-    strbuf_deinit(&b);
-    return http_error(x, &e);
-}
-
 enum MHD_Result handle_tokenize(exchange *x)
 {
-    return convert(x, tokenize);
+    return http_convert(x, tokenize);
 }
 
 enum MHD_Result handle_detokenize(exchange *x)
 {
-    return convert(x, detokenize);
+    return http_convert(x, detokenize);
+}
+
+/* At once, as the cache was after the last step; an audit waits for the end of the one that is under way. */
+enum MHD_Result handle_kv(exchange *x)
+{
+    api_error e;
+    bool audit = MHD_lookup_connection_value(x->connection, MHD_GET_ARGUMENT_KIND, "audit") != NULL;
+    if (audit && !x->job) {
+        job *j = x->job = job_new(http_resume);
+        if (!j) {
+            api_error_nomem(&e);
+            return http_error(x, &e);
+        }
+        watch_answering(x->s->watch, x->watched, j);
+        engine_loop_audit(x->s->loop, j);
+    }
+    if (x->job) {
+        job *j = x->job;
+        if (atomic_load(&j->gone)) return MHD_NO;
+        pthread_mutex_lock(&j->lock);
+        bool ready = j->state == JOB_DONE;
+        if (!ready) http_wait(x);
+        pthread_mutex_unlock(&j->lock);
+        if (!ready) return MHD_YES;
+    }
+    strbuf b;
+    strbuf_init(&b, 0);
+    engine_loop_report(x->s->loop, audit, &b);
+    return http_reply(x, 200, content_type, &b);
 }
 
 static enum MHD_Result say(exchange *x, int code, const char *text)

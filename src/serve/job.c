@@ -33,8 +33,9 @@ void job_unref(job *j)
         token_list_deinit(&j->prompts[i].ids);
         token_record_deinit(&j->prompts[i].tokens);
     }
-    strbuf_deinit(&j->report);
-    if (!j->is_report) request_deinit(&j->request);
+    strbuf_deinit(&j->body);
+    strbuf_deinit(&j->answer);
+    request_deinit(&j->request);
     mem_free(j->choices);
     mem_free(j->prompts);
     pthread_mutex_destroy(&j->lock);
@@ -57,6 +58,30 @@ void job_fail(job *j, const api_error *e)
         j->state = JOB_FAILED;
         j->error = *e;
     }
+    pthread_mutex_unlock(&j->lock);
+}
+
+int job_take_answer(job *j, strbuf *answer, const char *advice, api_error *e)
+{
+    if (answer->failed) {
+        if (answer->over_limit)
+            api_error_set(e, 400, "answer_too_large", NULL, "the answer is larger than %zu MiB; %s",
+                          JOB_MAX_ANSWER_BYTES >> 20, advice);
+        else api_error_nomem(e);
+        strbuf_deinit(answer);
+        return e->http_status;
+    }
+    pthread_mutex_lock(&j->lock);
+    j->answer = *answer;
+    j->state = JOB_ANSWERED;
+    pthread_mutex_unlock(&j->lock);
+    return 0;
+}
+
+void job_set_state(job *j, job_state state)
+{
+    pthread_mutex_lock(&j->lock);
+    j->state = state;
     pthread_mutex_unlock(&j->lock);
 }
 

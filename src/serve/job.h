@@ -1,19 +1,22 @@
 /* job.h - one request on its way: what is asked, and what has been answered so far.
  *
- * Owns: the request, its prompts' tokens, the choices' texts. Shared by two threads, and freed by the last of them:
+ * Owns: the body, the request, its prompts' tokens, the choices' texts. Shared by threads, and freed by the last of them:
  *
- *      HTTP thread                                   engine's thread
- *      parse, tokenize --------- submit -----------> start sessions
- *      suspended                  lock               tokens, at each step: choice.text, choice.tokens
- *      resumed: send what is new <------- job_wake - after the step
- *      client gone: cancelled ---------------------> cancel sessions, before the next step
- *      unref                                         unref, when no session is left
+ *      HTTP thread          a worker                     engine's thread
+ *      submit ------------> parse, render, tokenize ---> start sessions
+ *      suspended            lock                         tokens, at each step: choice.text, choice.tokens
+ *      resumed: send what is new of a stream <- job_wake - after the step
+ *      resumed ------------> write a whole answer
+ *      resumed: send it <---
+ *      client gone: cancelled: isn't worked on --------> cancel sessions, before the next step
+ *      unref                unref                        unref, when no session is left
  *
- *      QUEUED --engine took it--> STARTED --last session over--> DONE
- *           \------------------------\--it can't be answered--> FAILED
+ *      READING --prepared--> QUEUED --engine took it--> STARTED --last session over--> DONE --written--> ANSWERED
+ *        |  \------------------\---------------------------\--it can't be answered--> FAILED
+ *        \--what needs no engine (/tokenize, ...)--> ANSWERED
  *
- * J1 What stands below `lock` is read and written with the lock; what stands above is constant once submitted; the rest
- *    belongs to the thread that is named.
+ * J1 What stands below `lock` is read and written with the lock; what stands above is the worker's while READING, and
+ *    constant from then on; the rest belongs to the thread that is named.
  * J2 `waiting` is set exactly while the connection is suspended; who takes it out resumes it.
  * Lock order: a job's lock is taken last, but for libmicrohttpd's own, which suspending and resuming takes.
  */
@@ -27,7 +30,9 @@
 #include "serve/request.h"
 #include "serve/served.h"
 
-typedef enum job_state { JOB_QUEUED, JOB_STARTED, JOB_DONE, JOB_FAILED } job_state;
+#define JOB_MAX_ANSWER_BYTES ((size_t)64 << 20)
+
+typedef enum job_state { JOB_READING, JOB_QUEUED, JOB_STARTED, JOB_DONE, JOB_ANSWERED, JOB_FAILED } job_state;
 
 typedef struct job_prompt {
     const char *text; /* for echo */
@@ -36,10 +41,21 @@ typedef struct job_prompt {
     token_record tokens; /* under the lock: their logprobs, all but the first one's */
 } job_prompt;
 
-typedef struct job {
+typedef struct job job;
+
+/* What a worker does next. Returns 0 or the HTTP status of the error that ends the job. */
+typedef int (*job_work)(job *j, const served_model *m, api_error *e);
+/* An answer that needs no engine, from a body's object. */
+typedef int (*job_convert)(strbuf *out, const json_t *o, const served_model *m, api_error *e);
+
+struct job {
+    strbuf body;       /* a worker's, until it has been read */
+    size_t work_bytes; /* about as much as there is to work on */
+    job_work work;
+    job_convert convert;
+    struct engine_loop *loop;
+    bool chat;
     request request;
-    bool is_report; /* asks for the state of the cache instead, */
-    bool audit;     /* recounted */
     job_prompt *prompts;
     size_t n_prompts;
     choice *choices; /* [n_prompts][request.best_of] */
@@ -55,16 +71,16 @@ typedef struct job {
     void *waiting;    /* the suspended connection, or NULL */
     bool comment_due; /* it has been silent for long */
     int64_t last_output_ns;
-    strbuf report;
+    strbuf answer; /* ANSWERED */
 
     _Atomic int refs;
     _Atomic bool cancelled; /* the engine shall drop it */
     _Atomic bool gone;      /* its client has left */
 
-    /* The engine's thread: its lists. */
-    struct job *next, *next_dirty;
+    /* A worker's queue, then the engine's thread: their lists. */
+    job *next, *next_dirty;
     bool dirty;
-} job;
+};
 
 /* With one reference. NULL when memory is short. */
 job *job_new(void (*resume)(void *connection));
@@ -76,5 +92,9 @@ int job_prepare(job *j, const served_model *m, api_error *e);
 void job_wake(job *j);
 /* Ends it with an error: for whoever waits. */
 void job_fail(job *j, const api_error *e);
+/* Ends it with an answer, whose bytes are taken over, or says why that can't be; advice: what makes it smaller. */
+int job_take_answer(job *j, strbuf *answer, const char *advice, api_error *e);
+/* Reached before any other thread can take it further. */
+void job_set_state(job *j, job_state state);
 
 #endif

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/json_limits.h"
+
 #define IN_COMPLETION 1u
 #define IN_CHAT 2u
 #define IN_BOTH 3u
@@ -345,6 +347,7 @@ static void fill_params(request *r)
 json_t *request_object(const char *text, size_t n_bytes, api_error *e)
 {
     json_error_t error;
+    if (json_check_limits(text, n_bytes, e)) return NULL;
     json_t *v = json_loadb(text, n_bytes, JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
     if (!v && json_error_code(&error) == json_error_out_of_memory) api_error_nomem(e);
     else if (!v)

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "serve/http.h"
 
+#define QUEUED_BODIES 4 /* of the largest size, that wait for a worker */
 #define FLUSH_MS 2000 /* for responses that are ready when the engine is done */
 
 server_config server_defaults(void)
@@ -21,7 +22,8 @@ server_config server_defaults(void)
                            .max_body_bytes = (size_t)16 << 20,
                            .max_header_bytes = (size_t)32 << 10,
                            .request_timeout_s = 60,
-                           .comment_interval_s = 5};
+                           .comment_interval_s = 5,
+                           .work_queue = 512};
 }
 
 static int bind_one(const struct addrinfo *a, int *out)
@@ -138,9 +140,15 @@ static void flush(server *s)
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
 }
 
+static int open_workers(server *s, status *st)
+{
+    return workers_new(&s->workers, &s->model, s->config.work_queue, QUEUED_BODIES * s->config.max_body_bytes, st);
+}
+
 int server_open(server *s, engine *e, const server_model *m, status *st)
 {
-    if (fill_model(s, e, m, st) || engine_loop_new(&s->loop, e, &s->model, &s->figures, s->config.log, st))
+    if (fill_model(s, e, m, st) || open_workers(s, st) ||
+        engine_loop_new(&s->loop, e, &s->model, &s->figures, s->config.log, st))
         return st->code;
     pthread_mutex_lock(&s->lock);
     if (s->drain_asked) engine_loop_drain(s->loop, s->drain_s);
@@ -170,8 +178,10 @@ void server_drain(server *s, double timeout_s)
 void server_free(server *s)
 {
     if (!s) return;
+    workers_stop(s->workers); /* no connection is suspended any more */
     if (s->daemon) MHD_stop_daemon(s->daemon);
     watch_free(s->watch);
+    workers_free(s->workers);
     engine_loop_free(s->loop);
     tmpl_free(s->template);
     auth_free(s->keys);

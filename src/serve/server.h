@@ -1,6 +1,6 @@
 /* server.h - an engine behind OpenAI's interface.
  *
- * Owns: the listening socket, the HTTP thread, the watch's thread. Borrows: engine, model, template's text.
+ * Owns: the listening socket, the HTTP thread, the watch's thread, the workers. Borrows: engine, model, template's text.
  *
  *      server_new ---- listens; everything but /health and /metrics is 503
  *      server_open --- requests are taken, and wait
@@ -8,7 +8,7 @@
  *      server_drain -- no new requests; those at work go on, for a time; server_run returns
  *      server_free
  *
- *      client ==HTTP==> HTTP thread (all connections: parse, tokenize, send) <--jobs--> engine's thread
+ *      client ==HTTP==> HTTP thread (all connections) <--jobs--> workers (parse, tokenize, write) --jobs--> engine's thread
  *                       watch (clients that left, dribble, don't fetch)
  *
  * V1 A connection without anything to send or receive costs no time: it is suspended, and resumed when there is.
@@ -32,6 +32,7 @@ typedef struct server_config {
     size_t max_header_bytes;
     double request_timeout_s;  /* for a request to come in, an answer to be fetched, a connection to be idle */
     double comment_interval_s; /* of silence in a stream, before a comment is sent */
+    int work_queue;            /* requests that wait to be read, small ones and large ones */
     bool vllm_metrics;
     const log_sink *log; /* NULL = none */
 } server_config;
@@ -44,7 +45,7 @@ typedef struct server_model {
 
 typedef struct server server;
 
-/* 127.0.0.1, port 8080, no keys, no CORS, 1024 connections, 16 MiB, 32 KiB, 60 s, 5 s. */
+/* 127.0.0.1, port 8080, no keys, no CORS, 1024 connections, 16 MiB, 32 KiB, 60 s, 5 s, 512. */
 server_config server_defaults(void);
 /* The texts of c outlive the server. ST_IO when the address can't be listened on. */
 int server_new(server **out, const server_config *c, status *st);

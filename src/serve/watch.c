@@ -17,8 +17,8 @@ struct watched {
     watched *next, **link;
     int fd;
     uint64_t number; /* epoll's name for it: never used twice */
-    bool answering;
-    int64_t since_ns;   /* in this state */
+    bool answering, sending;
+    int64_t since_ns;   /* in this state, or sending this block */
     int64_t hung_up_ns; /* when its client stopped sending; 0 = it didn't */
     job *job;           /* a reference */
 };
@@ -86,17 +86,15 @@ static void look_at(const watch *w, watched *c, int64_t now, wake_list *l)
         if (half || age(now, c->since_ns) >= w->limits.request_s) shutdown(c->fd, SHUT_RDWR);
         return;
     }
-    if (!c->job) return;
+    if (c->sending && age(now, c->since_ns) >= w->limits.send_s) shutdown(c->fd, SHUT_RDWR);
+    if (c->sending || !c->job) return;
     job *j = c->job;
-    bool wake = false, stuck;
+    bool wake = false;
     pthread_mutex_lock(&j->lock);
-    bool over = j->state == JOB_DONE || j->state == JOB_FAILED;
     double silent_s = age(now, j->last_output_ns);
-    stuck = over && silent_s >= w->limits.send_s;
     if (j->state == JOB_STARTED && j->waiting && j->request.stream && silent_s >= w->limits.comment_s)
         wake = j->comment_due = true;
     pthread_mutex_unlock(&j->lock);
-    if (stuck) shutdown(c->fd, SHUT_RDWR);
     if (wake) l->jobs[l->n++] = job_ref(j);
 }
 
@@ -223,6 +221,7 @@ static void change(watch *w, watched *c, bool answering, job *j)
     c->job = j ? job_ref(j) : NULL;
     w->n_answering += answering - c->answering;
     c->answering = answering;
+    c->sending = false;
     c->since_ns = clock_ns();
     if (j && c->hung_up_ns) {
         atomic_store(&j->gone, true);
@@ -240,6 +239,14 @@ void watch_answering(watch *w, watched *c, job *j)
 void watch_receiving(watch *w, watched *c)
 {
     change(w, c, false, NULL);
+}
+
+void watch_sending(watch *w, watched *c, bool sending)
+{
+    pthread_mutex_lock(&w->lock);
+    c->sending = sending;
+    c->since_ns = clock_ns();
+    pthread_mutex_unlock(&w->lock);
 }
 
 int watch_n_answering(watch *w)

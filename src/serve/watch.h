@@ -6,7 +6,7 @@
  *      RECEIVING --whole request--> ANSWERING --sent, next request--> RECEIVING
  *        | request_s, half: shut      | hung up: the job is cancelled and woken
  *        |                            | silent for comment_s: a comment is due
- *        |                            | over, unsent for send_s: shut
+ *        |                            | a block of it unsent for send_s: shut
  *
  * The thread sleeps in epoll: without a time while there is no connection, else a second at a time. Shutting a socket
  * down makes the HTTP thread see its end; nothing is closed here.
@@ -23,7 +23,7 @@ typedef struct watched watched;
 
 typedef struct watch_limits {
     double request_s; /* for a request to come in whole, from the connection's start or the answer before */
-    double send_s;    /* for an answer to be fetched once it is over */
+    double send_s;    /* for a block of an answer to be fetched */
     double comment_s; /* of silence in a stream */
 } watch_limits;
 
@@ -36,6 +36,8 @@ void watch_remove(watch *w, watched *c);
 /* Its request is whole, and the job (NULL: answered at once) is at work on it. */
 void watch_answering(watch *w, watched *c, job *j);
 void watch_receiving(watch *w, watched *c);
+/* Bytes have been given to its socket's side, which has send_s to take them; or not: what is next comes from the job. */
+void watch_sending(watch *w, watched *c, bool sending);
 /* Exchanges in the state ANSWERING. */
 int watch_n_answering(watch *w);
 
