@@ -76,9 +76,9 @@ AVX512 := $(if $(AVX2),$(AVX2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx5
 DOTPROD := $(if $(findstring aarch64,$(shell $(CC) -dumpmachine 2>/dev/null)),-march=armv8.2-a+dotprod)
 FOR_FILE = $(if $(filter %_avx2.c,$(1)),$(AVX2))$(if $(filter %_avx512.c,$(1)),$(AVX512))$(if $(filter %_dotprod.c,$(1)),$(DOTPROD))
 
-# ---- Files. Everything in src/ but src/cli and src/serve is the library; new files need no edit here.
+# ---- Files. Everything in src/ but src/cli, src/serve, src/bench and src/fetch is the library; new files need no edit here.
 SOURCES := $(sort $(wildcard src/*/*.c src/*/*/*.c))
-PROGRAM := src/cli/% src/serve/%
+PROGRAM := src/cli/% src/serve/% src/bench/% src/fetch/%
 LIB_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(PROGRAM),$(SOURCES)))
 CLI_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter $(PROGRAM),$(SOURCES)))
 OBJECTS := $(LIB_OBJECTS) $(CLI_OBJECTS)

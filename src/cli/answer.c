@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "bench/bench.h"
+#include "fetch/progress.h"
 
 static int read_bias(answer_options *o, const args *a, status *st)
 {
@@ -166,7 +168,7 @@ double answer_read_rate(const answer *a, const runtime *r)
     int64_t steps = a->stats.generated_tokens - 1;
     if (steps < 1 || a->stats.decode_s <= 0) return 0;
     int64_t middle = a->stats.prompt_tokens + steps / 2;
-    return (double)steps * ((double)r->m->step_bytes + runtime_cache_read(r, (double)middle)) / a->stats.decode_s *
+    return (double)steps * ((double)r->m->step_bytes + bench_cache_read(r->e, (double)middle)) / a->stats.decode_s *
            1e-9;
 }
 

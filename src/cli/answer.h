@@ -7,6 +7,7 @@
 
 #include "base/strbuf.h"
 #include "cli/runtime.h"
+#include "fetch/progress.h"
 
 #define ANSWER_OPTIONS                                                                                                 \
     {.name = "ctx", .letter = 'c', .kind = OPTION_INT, .arg = "N", .min = 1, .max = 1 << 30,                           \

@@ -9,7 +9,7 @@
  * C2 It returns 0, 1 (it failed) or 2 (the command line made no sense); main prints the status's text for 1 and 2.
  *    A status_code is not an exit status: write `return 1`, not `return st->code`.
  * C3 An option or command that is not in the table does not exist; what is in the table is documented and completed.
- * C4 The environment is read in this folder alone.
+ * C4 The environment is read in this folder and in src/fetch, nowhere else.
  * Threads: the main thread.
  */
 #ifndef KVASIR_CLI_CLI_H
@@ -69,28 +69,5 @@ typedef struct command {
 } command;
 
 extern const command *const commands[]; /* ends with NULL */
-
-/* A path stays a path; otherwise a catalogue or model-directory name. On success out (mem_free) is a file's path.
- * ST_NOT_FOUND says which `kvasir pull` brings it. */
-int model_path(char **out, const char *name, status *st);
-
-/* "93.8 MiB" into out, which it returns. */
-#define BYTES_TEXT 24
-const char *bytes_text(char out[BYTES_TEXT], uint64_t n);
-
-/* Progress on stderr: a bar with rate and time left, redrawn at most ten times a second; nothing unless stderr is a
- * terminal, and nothing for what is over within a quarter of a second. */
-typedef struct progress {
-    const char *what;
-    uint64_t total;   /* 0 = unknown */
-    const char *unit; /* "B" scales to KiB, MiB...; else printed as it is */
-    int64_t start_ns, last_ns;
-    bool tty, shown;
-    uint64_t
-        first; /* done before the start (a resumed download), which the rate leaves out: set it after progress_begin */
-} progress;
-void progress_begin(progress *p, const char *what, uint64_t total, const char *unit);
-void progress_update(progress *p, uint64_t done);
-void progress_end(progress *p); /* takes the bar away */
 
 #endif

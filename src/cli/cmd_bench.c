@@ -2,7 +2,9 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "cli/bench_report.h"
+#include "bench/report.h"
+#include "cli/runtime.h"
+#include "fetch/progress.h"
 
 #define DEFAULT_TESTS "pp512,pp2048,tg64@0,tg32@2048,tb16x4@256"
 #define LEAST_BLOCK 8
@@ -70,14 +72,14 @@ static int measure_setting(bench_report *report, const plan *p, runtime *r, cons
     int rc = ST_OK;
     for (int i = 0; i < p->n && rc == ST_OK; i++) {
         bench_result *out = &report->results[report->n];
-        rc = bench_run(out, r, &p->tests[i], &report->o, &report->roof, st);
+        rc = bench_run(out, r->e, &p->tests[i], &report->o, &report->roof, st);
         note_settings(out, r->e, c);
         report->n += rc == ST_OK;
         progress_update(bar, (uint64_t)report->n);
     }
     bool pairs = p->no_cache && report->n_pairs == 0; /* with the first setting alone */
     for (int tokens = 16; pairs && tokens <= 128 && rc == ST_OK; tokens *= 2)
-        rc = bench_no_cache(&report->pairs[report->n_pairs++], r, tokens, st);
+        rc = bench_no_cache(&report->pairs[report->n_pairs++], r->e, tokens, st);
     return rc;
 }
 

@@ -1,7 +1,9 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "cli/bench_serve_report.h"
+#include "bench/serve_report.h"
+#include "cli/runtime.h"
+#include "fetch/progress.h"
 
 #define LEAST_CONTEXT 2048 /* of a request, before the scale: the longest of the mix */
 

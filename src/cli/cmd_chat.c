@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "cli/answer.h"
 #include "cli/conversation.h"
-#include "cli/model_dir.h"
+#include "fetch/model_dir.h"
 
 typedef struct chat {
     runtime r;

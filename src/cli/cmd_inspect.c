@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/inspect.h"
+#include "fetch/model_dir.h"
 
 static int report(const char *path, const gguf *g, bool full, bool json, status *st)
 {

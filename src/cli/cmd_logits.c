@@ -2,9 +2,10 @@
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "cli/interrupt.h"
 #include "cli/json_ids.h"
 #include "cli/runtime.h"
+#include "fetch/interrupt.h"
+#include "fetch/progress.h"
 
 typedef struct sink {
     new_file *file; /* NULL: only the hash is wanted */

@@ -5,7 +5,8 @@
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "cli/cli.h"
-#include "cli/model_dir.h"
+#include "fetch/model_dir.h"
+#include "fetch/progress.h"
 
 typedef struct listing {
     char *dir;

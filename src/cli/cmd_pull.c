@@ -7,11 +7,12 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
+#include "base/nearest.h"
 #include "base/strbuf.h"
 #include "cli/cli.h"
-#include "cli/fetch.h"
-#include "cli/interrupt.h"
-#include "cli/nearest.h"
+#include "fetch/fetch.h"
+#include "fetch/interrupt.h"
+#include "fetch/progress.h"
 
 /* What the command line asks for. */
 typedef struct pull {

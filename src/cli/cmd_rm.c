@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/nearest.h"
 #include "base/strbuf.h"
 #include "cli/cli.h"
-#include "cli/model_dir.h"
-#include "cli/nearest.h"
-#include "cli/part_file.h"
+#include "fetch/model_dir.h"
+#include "fetch/part_file.h"
 
 static int no_such_model(const char *dir, const char *name, status *st)
 {

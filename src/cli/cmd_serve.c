@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "cli/runtime.h"
+#include "fetch/progress.h"
 #include "serve/server.h"
 
 #define MAX_TEMPLATE_BYTES ((size_t)16 << 20)

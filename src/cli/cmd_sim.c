@@ -4,8 +4,8 @@
 
 #include "base/mem.h"
 #include "base/strbuf.h"
+#include "bench/sim.h"
 #include "cli/cli.h"
-#include "cli/sim.h"
 
 /* 10000, 10k, 1.5M, 2G: powers of 1000. */
 static bool parse_count(const char *text, uint64_t *n)

@@ -4,10 +4,10 @@
 
 #include "base/machine.h"
 #include "base/mem.h"
+#include "base/nearest.h"
 #include "cli/cli.h"
-#include "cli/model_dir.h"
-#include "cli/nearest.h"
 #include "cli/size.h"
+#include "fetch/model_dir.h"
 #include "model/gguf.h"
 
 static void list_shapes(bool json, strbuf *b)

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
+#include "fetch/model_dir.h"
 #include "model/gguf.h"
 #include "model/tokenizer.h"
 

@@ -4,8 +4,8 @@
 
 #include "base/strbuf.h"
 #include "cli/cli.h"
-#include "cli/model_dir.h"
 #include "cli/options.h"
+#include "fetch/model_dir.h"
 
 /* What the word after an option, or a command's arguments, may be. */
 typedef struct completes {

@@ -4,6 +4,7 @@
 #include "base/utf8.h"
 #include "cli/cli.h"
 #include "cli/inspect.h"
+#include "fetch/progress.h"
 #include "kernel/dtype.h"
 
 #define SHOWN_ELEMENTS 6

@@ -9,7 +9,7 @@
 #include <strings.h>
 
 #include "base/mem.h"
-#include "cli/nearest.h"
+#include "base/nearest.h"
 
 typedef struct given {
     const option_spec *option;

@@ -4,6 +4,8 @@
 
 #include "base/mem.h"
 #include "engine/groups.h"
+#include "fetch/model_dir.h"
+#include "fetch/progress.h"
 
 static void show_progress(void *user, uint64_t done, uint64_t total)
 {
@@ -96,16 +98,4 @@ int runtime_cache_bytes(uint64_t *out, const runtime *r, const args *a, engine_c
         one += kv_bytes(&groups.group[g], base.format, base.block_tokens, (uint64_t)base.context, step);
     *out = one * (uint64_t)n_seqs;
     return ST_OK;
-}
-
-double runtime_cache_read(const runtime *r, double n_tokens)
-{
-    const kv_cache *c = engine_cache(r->e);
-    double total = 0;
-    for (int g = 0; g < kv_cache_n_groups(c); g++) {
-        const kv_group *group = kv_cache_group(c, g);
-        double seen = group->layout.window && n_tokens > group->layout.window ? group->layout.window : n_tokens;
-        total += seen * group->n_layers * kv_bytes_per_token_layer(&group->layout, kv_cache_format(c));
-    }
-    return total;
 }

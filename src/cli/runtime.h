@@ -44,7 +44,5 @@ void runtime_close_engine(runtime *r);
 void runtime_close(runtime *r);
 /* Memory for that many of the longest sequences of an engine of these settings. */
 int runtime_cache_bytes(uint64_t *out, const runtime *r, const args *a, engine_config base, int n_seqs, status *st);
-/* Bytes of K and V that one token reads after n_tokens of context, in all layers. */
-double runtime_cache_read(const runtime *r, double n_tokens);
 
 #endif

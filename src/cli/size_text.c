@@ -2,6 +2,7 @@
 
 #include "cli/cli.h"
 #include "cli/size.h"
+#include "fetch/progress.h"
 
 typedef unsigned long long ull;
 

@@ -136,6 +136,11 @@ const model *engine_model(const engine *e)
     return e->model;
 }
 
+threads *engine_team(const engine *e)
+{
+    return e->team;
+}
+
 kv_cache *engine_cache(const engine *e)
 {
     return e->cache;

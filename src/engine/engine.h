@@ -47,6 +47,7 @@ typedef struct engine engine;
 int engine_new(engine **out, const model *m, threads *team, const engine_config *c, status *st);
 void engine_free(engine *e); /* after its sessions */
 const model *engine_model(const engine *e);
+threads *engine_team(const engine *e);
 kv_cache *engine_cache(const engine *e);
 int engine_context(const engine *e);
 phase_clock *engine_phases(engine *e); /* of its steps; off until somebody starts it */

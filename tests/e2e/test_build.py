@@ -52,6 +52,34 @@ def test_help_lists_every_target_for_people():
     assert listed == set(phony) - internal
 
 
+def arrows():
+    """The folders of src that each folder may include, as ARCHITECTURE.md states it: a -> b -> c lets a include c too."""
+    line = re.search(r"Arrows point one way: ([^(.]*)", (ROOT / "docs/ARCHITECTURE.md").read_text())[1]
+    below = {}
+    for chain in line.split(";"):
+        levels = [re.findall(r"\w+", level) for level in chain.split("->")]
+        for upper, lower in zip(levels, levels[1:]):
+            for folder in upper:
+                below.setdefault(folder, set()).update(lower)
+    def reach(folder):
+        return set().union(*({b} | reach(b) for b in below.get(folder, ())))
+    return {folder.name: reach(folder.name) for folder in (ROOT / "src").iterdir()}
+
+
+def test_arrows_between_folders_point_one_way():
+    allowed = arrows()
+    assert allowed["cli"] == set(allowed) - {"cli"} and allowed["base"] == set()
+    assert "cache" not in allowed["model"] and "model" not in allowed["cache"] and allowed["fetch"] == {"base"}
+    allowed["engine"].add("kvasir.h")
+    wrong = []
+    for path in sorted((ROOT / "src").rglob("*.[ch]")):
+        folder = path.relative_to(ROOT / "src").parts[0]
+        for included in re.findall(r'^ *# *include "([^"]+)"', path.read_text(), re.M):
+            if included.split("/")[0] not in allowed[folder] | {folder}:
+                wrong.append(f"{path.relative_to(ROOT)} includes {included}")
+    assert wrong == []
+
+
 def test_an_unknown_variant_is_refused():
     done = run("make", "VARIANT=fast", check=False)
     assert done.returncode != 0 and "choose release, asan, tsan, fuzz or arm" in done.stderr

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "cli/sim.h"
+#include "bench/sim.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -1,7 +1,7 @@
 /* The driver of `kvasir bench serve`: what it counts, also of answers that fail and of those that would follow them. */
 #include "talk.h"
 
-#include "cli/bench_serve.h"
+#include "bench/serve.h"
 
 static int open_world(void **state)
 {

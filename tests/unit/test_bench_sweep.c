@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "cli/bench.h"
+#include "bench/bench.h"
 
 static void expands(const char *text, const char *want)
 {

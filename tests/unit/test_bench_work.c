@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "cli/bench_work.h"
+#include "bench/work.h"
 
 enum { VOCAB = 5000 };
 

@@ -9,10 +9,11 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "base/nearest.h"
 #include "cli/cli.h"
 #include "cli/help.h"
-#include "cli/nearest.h"
 #include "cli/options.h"
+#include "fetch/progress.h"
 
 static int nothing(const args *a, status *st)
 {

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "cli/sim.h"
+#include "bench/sim.h"
 
 static int add(trace *t, const char *line, status *st)
 {
