@@ -87,16 +87,27 @@ void strbuf_json(strbuf *b, const char *s, size_t n)
 {
     strbuf_putc(b, '"');
     for (size_t i = 0; i < n;) {
-        int len = utf8_length(s + i, n - i);
+        bool whole;
+        int len = utf8_part(s + i, n - i, &whole);
         unsigned char c = (unsigned char)s[i];
-        if (len == 0) strbuf_puts(b, "\xEF\xBF\xBD");
+        if (!whole) strbuf_puts(b, UTF8_REPLACEMENT);
         else if (c == '"' || c == '\\') strbuf_printf(b, "\\%c", c);
         else if (c == '\n') strbuf_puts(b, "\\n");
         else if (c < 0x20 || c == 0x7f) strbuf_printf(b, "\\u%04x", c);
         else strbuf_add(b, s + i, (size_t)len);
-        i += len ? (size_t)len : 1;
+        i += (size_t)len;
     }
     strbuf_putc(b, '"');
+}
+
+void strbuf_utf8(strbuf *b, const char *s, size_t n)
+{
+    for (size_t i = 0, len; i < n; i += len) {
+        bool whole;
+        len = (size_t)utf8_part(s + i, n - i, &whole);
+        if (whole) strbuf_add(b, s + i, len);
+        else strbuf_puts(b, UTF8_REPLACEMENT);
+    }
 }
 
 const char *strbuf_cstr(const strbuf *b)

@@ -16,7 +16,7 @@
 typedef struct strbuf {
     char *data;
     size_t n_bytes, capacity, limit_bytes; /* limit 0 = none */
-    bool failed, over_limit; /* over_limit: the failure was the limit's */
+    bool failed, over_limit;               /* over_limit: the failure was the limit's */
 } strbuf;
 
 void strbuf_init(strbuf *b, size_t limit_bytes);
@@ -26,8 +26,10 @@ void strbuf_add(strbuf *b, const char *s, size_t n);
 void strbuf_puts(strbuf *b, const char *s);
 void strbuf_putc(strbuf *b, char c);
 void strbuf_printf(strbuf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Appends s[0..n) as a JSON string with its quotes; malformed UTF-8 becomes U+FFFD. */
+/* Appends s[0..n) as a JSON string with its quotes; each broken part of it (utf8.h) becomes U+FFFD. */
 void strbuf_json(strbuf *b, const char *s, size_t n);
+/* Appends s[0..n) as valid UTF-8, in the same way. */
+void strbuf_utf8(strbuf *b, const char *s, size_t n);
 const char *strbuf_cstr(const strbuf *b);
 int strbuf_check(const strbuf *b, status *st); /* ST_OK, ST_NOMEM or ST_LIMIT */
 /* Hands the bytes to the caller (mem_free) and empties b; NULL if failed. */

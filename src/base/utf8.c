@@ -38,20 +38,61 @@ int utf8_encode(uint32_t cp, char *out)
     return len;
 }
 
-int utf8_incomplete_tail(const char *s, size_t n)
+/* The bytes that follow a lead byte, 0 if c is none, and the range of the first of them, which rules out overlong forms,
+ * surrogates and what lies beyond U+10FFFF; the others are 80 to BF. */
+static int n_following(unsigned char c, unsigned char *low, unsigned char *high)
+{
+    *low = c == 0xE0 ? 0xA0 : c == 0xF0 ? 0x90 : 0x80;
+    *high = c == 0xED ? 0x9F : c == 0xF4 ? 0x8F : 0xBF;
+    return c < 0xC2 || c > 0xF4 ? 0 : c < 0xE0 ? 1 : c < 0xF0 ? 2 : 3;
+}
+
+int utf8_part(const char *s, size_t n, bool *whole)
 {
     const unsigned char *u = (const unsigned char *)s;
+    unsigned char low, high;
+    int len = 1, end = 1 + n_following(u[0], &low, &high);
+    while (len < end && (size_t)len < n && u[len] >= low && u[len] <= high) {
+        low = 0x80;
+        high = 0xBF;
+        len++;
+    }
+    *whole = len == end && (len > 1 || u[0] < 0x80);
+    return len;
+}
+
+bool utf8_valid(const char *s, size_t n)
+{
+    bool whole = true;
+    for (size_t i = 0; i < n && whole;) i += (size_t)utf8_part(s + i, n - i, &whole);
+    return whole;
+}
+
+void utf8_count(utf8_counter *c, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned char b = (unsigned char)s[i];
+        if (c->missing && b >= c->low && b <= c->high) {
+            c->missing--;
+            c->low = 0x80;
+            c->high = 0xBF;
+        } else {
+            c->n++;
+            c->missing = (unsigned char)n_following(b, &c->low, &c->high);
+        }
+    }
+}
+
+int utf8_incomplete_tail(const char *s, size_t n)
+{
     for (int back = 1; back <= 3 && (size_t)back <= n; back++) {
-        unsigned char c = u[n - (size_t)back];
-        if ((c & 0xC0) == 0x80) continue;
-        int len = c >= 0xF0 ? 4 : c >= 0xE0 ? 3 : c >= 0xC2 ? 2 : 1;
-        if (len <= back || c > 0xF4) return 0;
-        if (back < 2) return back;
-        /* the second byte already rules out overlong forms and surrogates */
-        unsigned char d = u[n - (size_t)back + 1];
-        if ((c == 0xE0 && d < 0xA0) || (c == 0xED && d > 0x9F) || (c == 0xF0 && d < 0x90) || (c == 0xF4 && d > 0x8F))
-            return 0;
-        return back;
+        const char *at = s + n - back;
+        unsigned char low, high;
+        bool whole;
+        if (((unsigned char)*at & 0xC0) == 0x80) continue;
+        return back <= n_following((unsigned char)*at, &low, &high) && utf8_part(at, (size_t)back, &whole) == back
+                   ? back
+                   : 0;
     }
     return 0;
 }

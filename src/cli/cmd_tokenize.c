@@ -291,7 +291,7 @@ const command cmd_detokenize = {
     .summary = "Turn token ids into text",
     .details = "Prints the bytes of the ids given, or of those on standard input (numbers with spaces or commas "
                "between them). With "
-               "--jsonl, bytes that are not valid UTF-8 become U+FFFD, since JSON can't hold them.\n\n"
+               "--jsonl, each broken part of UTF-8 becomes U+FFFD, since JSON can't hold it.\n\n"
                "  kvasir detokenize smollm2-135m-instruct 19556 905",
     .options = detokenize_options,
     .run = run_detokenize,

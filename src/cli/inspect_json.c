@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/utf8.h"
 #include "cli/inspect.h"
 #include "kernel/dtype.h"
 
@@ -12,21 +11,11 @@
 #define MAX_WHOLE_ARRAY 64
 #define SHOWN_ELEMENTS 8
 
-/* Any bytes as valid UTF-8: what is not a character becomes U+FFFD. */
-static void add_valid(strbuf *b, gguf_str s)
-{
-    for (size_t i = 0; i < s.n;) {
-        int len = utf8_length(s.data + i, s.n - i);
-        strbuf_add(b, len ? s.data + i : "\xEF\xBF\xBD", len ? (size_t)len : 3);
-        i += len ? (size_t)len : 1;
-    }
-}
-
 static json_t *text(gguf_str s)
 {
     strbuf b;
     strbuf_init(&b, 0);
-    add_valid(&b, s);
+    strbuf_utf8(&b, s.data, s.n);
     json_t *j = b.failed ? NULL : json_stringn(strbuf_cstr(&b), b.n_bytes);
     strbuf_deinit(&b);
     return j;
@@ -41,7 +30,7 @@ static int set_named(json_t *object, gguf_str key, json_t *value)
 {
     strbuf b;
     strbuf_init(&b, 0);
-    add_valid(&b, key);
+    strbuf_utf8(&b, key.data, key.n);
     int rc = b.failed ? -1 : json_object_setn_new(object, strbuf_cstr(&b), b.n_bytes, value);
     if (b.failed) json_decref(value);
     strbuf_deinit(&b);

@@ -17,11 +17,13 @@ static void put_bytes(strbuf *b, const char *s, size_t n)
 {
     for (size_t i = 0; i < n;) {
         uint32_t cp = 0;
-        int len = utf8_decode(s + i, n - i, &cp);
-        if (len && cp == '\n') strbuf_puts(b, "\\n");
-        else if (len == 0 || cp < 0x20 || (cp >= 0x7F && cp < 0xA0)) strbuf_putc(b, '?');
+        bool whole;
+        int len = utf8_part(s + i, n - i, &whole);
+        if (whole) utf8_decode(s + i, n - i, &cp);
+        if (cp == '\n') strbuf_puts(b, "\\n");
+        else if (cp < 0x20 || (cp >= 0x7F && cp < 0xA0)) strbuf_putc(b, '?'); /* broken parts too */
         else strbuf_add(b, s + i, (size_t)len);
-        i += len ? (size_t)len : 1;
+        i += (size_t)len;
     }
 }
 

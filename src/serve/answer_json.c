@@ -46,7 +46,8 @@ static void usage(strbuf *out, const job *j)
                   prompt, answer, prompt + answer, cached);
 }
 
-/* The text from byte `from` on; of a completion with echo, the prompt stands before it. */
+/* The text from byte `from` on; of a completion with echo, the prompt stands before it. Bytes of the two don't join to a
+ * character, as they don't in a stream. */
 static void text_json(strbuf *out, const job *j, const choice *c, size_t from)
 {
     const job_prompt *p = &j->prompts[c->prompt];
@@ -56,8 +57,8 @@ static void text_json(strbuf *out, const job *j, const choice *c, size_t from)
     }
     strbuf both;
     strbuf_init(&both, 0);
-    strbuf_add(&both, p->text, p->n_bytes);
-    strbuf_add(&both, strbuf_cstr(&c->text), c->text.n_bytes);
+    strbuf_utf8(&both, p->text, p->n_bytes);
+    strbuf_utf8(&both, strbuf_cstr(&c->text), c->text.n_bytes);
     strbuf_json(out, strbuf_cstr(&both), both.n_bytes);
     out->failed |= both.failed;
     strbuf_deinit(&both);
@@ -71,12 +72,12 @@ static void finish_json(strbuf *out, finish_reason r)
 
 static void whole_choice(strbuf *out, const job *j, const choice *c, size_t index, const served_model *m)
 {
-    size_t characters = 0;
+    utf8_counter place = {0};
     strbuf_printf(out, index ? ",{\"index\":%zu," : "{\"index\":%zu,", index);
     strbuf_puts(out, j->request.chat ? "\"message\":{\"role\":\"assistant\",\"content\":" : "\"text\":");
     text_json(out, j, c, 0);
     strbuf_puts(out, j->request.chat ? "},\"logprobs\":" : ",\"logprobs\":");
-    logprobs_json(out, j, c, 0, &characters, m->m->tok);
+    logprobs_json(out, j, c, 0, &place, m->m->tok);
     finish_json(out, c->finish);
 }
 
@@ -132,7 +133,7 @@ static void chunk(strbuf *out, job *j, choice *c, bool ends, const served_model 
                                      : "\"delta\":{\"role\":\"assistant\",\"content\":");
         text_json(out, j, c, c->sent_bytes);
         strbuf_puts(out, chat ? "},\"logprobs\":" : ",\"logprobs\":");
-        logprobs_json(out, j, c, c->opened ? c->sent_tokens : 0, &c->sent_characters, m->m->tok);
+        logprobs_json(out, j, c, c->opened ? c->sent_tokens : 0, &c->sent_text, m->m->tok);
         c->sent_bytes = c->text.n_bytes;
         c->sent_tokens = c->tokens.n;
         c->opened = true;

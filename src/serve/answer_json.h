@@ -5,7 +5,7 @@
  *               data: {... "choices": [], "usage"}                         with include_usage
  *               data: [DONE]
  *
- * Bytes that are no UTF-8 become U+FFFD; choices grow by whole characters, so chunks never cut one.
+ * Each broken part of UTF-8 becomes one U+FFFD; choices grow by whole characters and parts, so chunks never cut one.
  * Threads: the HTTP thread, with the job's lock.
  */
 #ifndef KVASIR_SERVE_ANSWER_JSON_H
@@ -21,7 +21,7 @@ bool answer_chunks(strbuf *out, job *j, const served_model *m);
 void answer_last(strbuf *out, const job *j, const served_model *m);
 
 /* "logprobs" of tokens [first, n) of the choice; with echo, those of the prompt come first when first is 0.
- * *characters: offset of that token in the text, moved on. */
-void logprobs_json(strbuf *out, const job *j, const choice *c, size_t first, size_t *characters, const tokenizer *tok);
+ * place: what comes before that token in the text, moved on. */
+void logprobs_json(strbuf *out, const job *j, const choice *c, size_t first, utf8_counter *place, const tokenizer *tok);
 
 #endif

@@ -5,6 +5,7 @@
 #ifndef KVASIR_SERVE_CHOICE_H
 #define KVASIR_SERVE_CHOICE_H
 
+#include "base/utf8.h"
 #include "engine/engine.h"
 
 typedef struct recorded_token {
@@ -40,7 +41,8 @@ typedef struct choice {
     int64_t last_ns; /* of its newest token */
     bool out_of_memory;
     /* The HTTP thread: what has been sent. */
-    size_t sent_bytes, sent_tokens, sent_characters;
+    size_t sent_bytes, sent_tokens;
+    utf8_counter sent_text; /* for text_offset */
     bool opened, closed;
 } choice;
 

@@ -53,13 +53,12 @@ static int read_flag(const json_t *o, const char *name, bool *out, api_error *e)
 static void piece_json(strbuf *b, const tokenizer *tok, int32_t id)
 {
     gguf_str s = tokenizer_piece(tok, id, true);
-    size_t i = 0;
-    for (int n; i < s.n && (n = utf8_length(s.data + i, s.n - i)); i += (size_t)n) {}
+    bool is_text = utf8_valid(s.data, s.n);
     strbuf_printf(b, "{\"id\":%d,\"piece\":", id);
-    if (i == s.n) strbuf_json(b, s.data, s.n);
+    if (is_text) strbuf_json(b, s.data, s.n);
     else
         for (size_t k = 0; k < s.n; k++) strbuf_printf(b, k ? ",%d" : "[%d", (unsigned char)s.data[k]);
-    strbuf_puts(b, i == s.n ? "}" : "]}");
+    strbuf_puts(b, is_text ? "}" : "]}");
 }
 
 static int tokenize(strbuf *b, const json_t *o, const served_model *m, api_error *e)

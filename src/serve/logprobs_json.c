@@ -1,6 +1,8 @@
 /* Logprobs of an answer: a chat's list of tokens, a completion's four parallel lists. */
 #include <math.h>
 
+#include <string.h>
+
 #include "base/utf8.h"
 #include "serve/answer_json.h"
 
@@ -10,20 +12,10 @@ static void number(strbuf *out, float logprob)
     else strbuf_puts(out, "-9999");
 }
 
-static bool is_text(gguf_str s)
-{
-    for (size_t i = 0; i < s.n;) {
-        int len = utf8_length(s.data + i, s.n - i);
-        if (len == 0) return false;
-        i += (size_t)len;
-    }
-    return true;
-}
-
 /* A completion names tokens by their text alone, so one that isn't whole characters is spelled: "bytes:\xe2\x82". */
 static void token_name(strbuf *out, gguf_str s)
 {
-    if (is_text(s)) {
+    if (utf8_valid(s.data, s.n)) {
         strbuf_json(out, s.data, s.n);
         return;
     }
@@ -93,22 +85,58 @@ static void add_tops(strbuf *out, const token_record *r, const recorded_token *t
     strbuf_putc(out, '}');
 }
 
-static void add_place(lists *l, const tokenizer *tok, int32_t id, size_t *characters)
+/* Where tokens stand in the text that is sent: in the prompt's, or (prompt NULL) in the answer's. */
+typedef struct walk {
+    const job_prompt *prompt;
+    size_t at; /* bytes of the prompt that have been passed */
+    bool show_special;
+    utf8_counter *place;
+} walk;
+
+#define MAX_GAP 8 /* bytes of a prompt that no token stands for, or an unknown one */
+
+/* The piece as it stands in the prompt's text, where the walk moves to. A bos that was added does not stand there, nor does
+ * the space that an SPM vocabulary adds. */
+static gguf_str find_in_prompt(walk *w, gguf_str s, bool control)
+{
+    const char *text = w->prompt->text + w->at;
+    size_t left = w->prompt->n_bytes - w->at;
+    for (size_t gap = 0; gap <= (control ? 0 : MAX_GAP) && gap <= left; gap++)
+        for (size_t skip = 0; skip <= (s.n > 1 && s.data[0] == ' '); skip++) {
+            size_t n = s.n - skip;
+            if (n == 0 || n > left - gap || memcmp(text + gap, s.data + skip, n) != 0) continue;
+            utf8_count(w->place, text, gap);
+            w->at += gap + n;
+            return (gguf_str){s.data + skip, n};
+        }
+    return (gguf_str){"", 0};
+}
+
+static void end_prompt(walk *w)
+{
+    utf8_count(w->place, w->prompt->text + w->at, w->prompt->n_bytes - w->at);
+    w->place->missing = 0; /* the answer's bytes don't go on with it */
+    w->prompt = NULL;
+}
+
+static void add_place(lists *l, walk *w, const tokenizer *tok, int32_t id)
 {
     gguf_str s = tokenizer_piece(tok, id, true);
+    gguf_str shown =
+        w->prompt ? find_in_prompt(w, s, tokenizer_is_control(tok, id)) : tokenizer_piece(tok, id, w->show_special);
     strbuf_puts(&l->tokens, l->comma);
     token_name(&l->tokens, s);
-    strbuf_printf(&l->offsets, "%s%zu", l->comma, *characters);
+    strbuf_printf(&l->offsets, "%s%zu", l->comma, w->place->n);
     strbuf_puts(&l->logprobs, l->comma);
     strbuf_puts(&l->tops, l->comma);
     l->comma = ",";
-    for (size_t i = 0; i < s.n; i++) *characters += ((unsigned char)s.data[i] & 0xC0) != 0x80;
+    utf8_count(w->place, shown.data, shown.n);
 }
 
-static void add_tokens(lists *l, const token_record *r, size_t first, size_t *characters, const tokenizer *tok)
+static void add_tokens(lists *l, walk *w, const token_record *r, size_t first, const tokenizer *tok)
 {
     for (size_t i = first; i < r->n; i++) {
-        add_place(l, tok, r->tokens[i].id, characters);
+        add_place(l, w, tok, r->tokens[i].id);
         number(&l->logprobs, r->tokens[i].logprob);
         add_tops(&l->tops, r, &r->tokens[i], tok);
     }
@@ -123,7 +151,7 @@ static void join(strbuf *out, const char *opening, strbuf *list)
     strbuf_deinit(list);
 }
 
-void logprobs_json(strbuf *out, const job *j, const choice *c, size_t first, size_t *characters, const tokenizer *tok)
+void logprobs_json(strbuf *out, const job *j, const choice *c, size_t first, utf8_counter *place, const tokenizer *tok)
 {
     const request *r = &j->request;
     const job_prompt *p = &j->prompts[c->prompt];
@@ -136,13 +164,16 @@ void logprobs_json(strbuf *out, const job *j, const choice *c, size_t first, siz
         return;
     }
     lists l = {.comma = ""};
+    walk w = {.show_special = !r->skip_special, .place = place};
     if (r->echo && first == 0 && !c->opened) {
-        add_place(&l, tok, p->ids.ids[0], characters); /* nothing comes before it that could make it likely */
+        w.prompt = p;
+        add_place(&l, &w, tok, p->ids.ids[0]); /* nothing comes before it that could make it likely */
         strbuf_puts(&l.logprobs, "null");
         strbuf_puts(&l.tops, "null");
-        add_tokens(&l, &p->tokens, 0, characters, tok);
+        add_tokens(&l, &w, &p->tokens, 0, tok);
+        end_prompt(&w);
     }
-    add_tokens(&l, &c->tokens, first, characters, tok);
+    add_tokens(&l, &w, &c->tokens, first, tok);
     join(out, "{\"tokens\":[", &l.tokens);
     join(out, ",\"token_logprobs\":[", &l.logprobs);
     join(out, ",\"top_logprobs\":[", &l.tops);

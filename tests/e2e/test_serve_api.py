@@ -2,6 +2,7 @@
 import asyncio
 import json
 import math
+import random
 import subprocess
 
 import openai
@@ -243,7 +244,26 @@ def test_characters_are_whole_in_every_chunk(server):
     parts = [t["id"] for t in odd if isinstance(t["piece"], list)]
     assert parts, "this model has no token that is part of a character"
     broken = server.complete("x", max_tokens=1, logit_bias={str(parts[0]): 100})
-    assert "\ufffd" in text(broken)
+    assert text(broken) == "\ufffd"
+
+
+def test_text_offsets_are_places_in_the_text_that_is_sent(server):
+    """A broken part of UTF-8 is one character, and tokens that go on with one begin after it."""
+    byte = {}
+    for token in server.post("/tokenize", {"content": "\u00c0€😀", "with_pieces": True}).json["tokens"]:
+        piece = token["piece"]
+        byte[bytes(piece) if isinstance(piece, list) else piece.encode()] = token["id"]
+    a, space = (server.post("/tokenize", {"content": c}).json["tokens"][0] for c in ("a", " "))
+    pieces = {id: piece for piece, id in byte.items()} | {a: b"a", space: b" "}
+    parts = [id for piece, id in byte.items() if "\ufffd" in piece.decode("utf-8", "replace")]
+    assert len(parts) > 2, "this model has no tokens that are parts of characters"
+    random.seed(5)
+    for ids in [[parts[-1]] * 3, [a, *parts, a]] + [random.choices([a, space, *parts], k=9) for _ in range(8)]:
+        choice = server.complete(ids, max_tokens=0, echo=True, logprobs=0)["choices"][0]
+        raw = b"".join(pieces[i] for i in ids)
+        assert choice["text"] == raw.decode("utf-8", "replace")
+        before = [raw[:sum(len(pieces[i]) for i in ids[:k])] for k in range(len(ids))]
+        assert choice["logprobs"]["text_offset"] == [len(b.decode("utf-8", "replace")) for b in before]
 
 
 def test_chat_content_and_roles(server):

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import random
 import subprocess
 import sys
 
@@ -85,7 +86,21 @@ def test_bytes_that_are_not_utf8():
     text = bytes(range(0xE0, 0xF1)) + b" a\xe4\xb8"
     ids = json.loads(works("tokenize", SMOLLM, "--json", text=text))["ids"]
     assert works("detokenize", SMOLLM, *map(str, ids)) == text
-    assert json.loads(works("detokenize", SMOLLM, "--jsonl", text=lines([ids]))) == "\ufffd" * 17 + " a" + "\ufffd" * 2
+    assert json.loads(works("detokenize", SMOLLM, "--jsonl", text=lines([ids]))) == "\ufffd" * 17 + " a" + "\ufffd"
+
+
+def test_broken_utf8_reads_as_in_python():
+    random.seed(3)
+    alphabet = [b"a", b" ", b"\xe2\x82\xac", b"\xf0\x9f\x98\x80", b"\xc3", *(bytes([b]) for b in b"\x80\x82\x8f\x9f\xa0\xbf\xe0\xe2\xed\xf0\xf4\xff")]
+    texts = [b"\xf0\x9f", b"\xe3\x83", b"\xe2\x82\xc3\xa9"] + [b"".join(random.choices(alphabet, k=random.randint(1, 12))) for _ in range(60)]
+    by_byte = {}
+    for b in {b for text in texts for b in text}:
+        by_byte[b] = json.loads(works("tokenize", GEMMA, "--json", text=bytes([b])))["ids"]
+    ids = [[i for b in text for i in by_byte[b]] for text in texts]
+    got = [json.loads(line) for line in works("detokenize", GEMMA, "--jsonl", text=lines(ids)).splitlines()]
+    assert got == [text.decode("utf-8", "replace") for text in texts]
+    pieces = json.loads(works("tokenize", GEMMA, "--json", text=b"\xf0\x9f"))["pieces"]
+    assert pieces == ["\ufffd", "\ufffd"]
 
 
 def test_bad_lines_are_named():

@@ -221,7 +221,7 @@ static void strbuf_writes_json_strings(void **state)
     strbuf_init(&b, 0);
     static const char text[] = "a\"b\\c\nd\te\0f\x7fg\xc3\xa9h\xff\xe2\x82i\xf0\x9f\x98\x80";
     strbuf_json(&b, text, sizeof text - 1);
-    assert_string_equal(b.data, "\"a\\\"b\\\\c\\nd\\u0009e\\u0000f\\u007fg\xc3\xa9h\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdi\xf0\x9f\x98\x80\"");
+    assert_string_equal(b.data, "\"a\\\"b\\\\c\\nd\\u0009e\\u0000f\\u007fg\xc3\xa9h\xef\xbf\xbd\xef\xbf\xbdi\xf0\x9f\x98\x80\"");
     strbuf_clear(&b);
     strbuf_json(&b, NULL, 0);
     assert_string_equal(b.data, "\"\"");
@@ -297,6 +297,14 @@ static void utf8_knows_what_could_be_completed(void **state)
     assert_int_equal(utf8_incomplete_tail("\xe2", 1), 1);
     assert_int_equal(utf8_incomplete_tail("\xf0\x9f", 2), 2);
     assert_int_equal(utf8_incomplete_tail("\x80\x80", 2), 0);
+    for (uint32_t u = 0; u < 1u << 24; u++) { /* a broken part is the longest beginning of a character, or one byte */
+        char s[3] = {(char)(u >> 16), (char)(u >> 8), (char)u};
+        bool whole;
+        int len = utf8_part(s, 3, &whole), want = utf8_length(s, 3);
+        if (whole != (want > 0)) fail_msg("%06X: whole %d, length %d", u, whole, want);
+        if (want == 0) want = bit(starts[3], u) ? 3 : bit(starts[2], u >> 8) ? 2 : 1;
+        if (len != want) fail_msg("%06X: part %d, not %d", u, len, want);
+    }
     for (int i = 1; i < 4; i++) free(starts[i]);
 }
 
@@ -336,6 +344,52 @@ static void machine_has_memory(void **state)
     mem_pages_free(p, n);
 }
 
+/* Beside Python's bytes.decode("utf-8", "replace"). */
+static void broken_utf8_becomes_one_character_a_part(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes, *text; /* '?' for U+FFFD */
+        int n;                    /* characters */
+    } cases[] = {
+        {"", "", 0},
+        {"\xF0\x9F", "?", 1},
+        {"\xE3\x83", "?", 1},
+        {"\xE2\x82\xC3\xA9", "?\xC3\xA9", 2},
+        {"\xE2\x82\xE2\x82\xAC", "?\xE2\x82\xAC", 2},
+        {"\x80\x80\x80", "???", 3},
+        {"\xF0\x9F\x98", "?", 1},
+        {"\xF0\x9F\x98x\xF0", "?x?", 3},
+        {"\xED\xA0\x80", "???", 3}, /* a surrogate */
+        {"\xC0\xAF", "??", 2},      /* an overlong form */
+        {"\xE0\x80\x80", "???", 3},
+        {"\xF4\x90\x80\x80", "????", 4},
+        {"\xF8\x88", "??", 2},
+        {"\xFE\xFF", "??", 2},
+        {"\xF1\x80\x80\xE1\x80\xC2\x62", "???b", 4},
+        {"\xF0\x9F\x98\x80", "\xF0\x9F\x98\x80", 1},
+    };
+    strbuf got, want;
+    strbuf_init(&got, 0), strbuf_init(&want, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        size_t n = strlen(cases[i].bytes);
+        strbuf_clear(&got), strbuf_clear(&want);
+        strbuf_utf8(&got, cases[i].bytes, n);
+        for (const char *s = cases[i].text; *s; s++)
+            if (*s == '?') strbuf_puts(&want, UTF8_REPLACEMENT);
+            else strbuf_putc(&want, *s);
+        assert_string_equal(strbuf_cstr(&got), strbuf_cstr(&want));
+        assert_int_equal(utf8_valid(cases[i].bytes, n), strcmp(cases[i].bytes, cases[i].text) == 0);
+        for (size_t cut = 0; cut <= n; cut++) { /* counted in two pieces */
+            utf8_counter c = {0};
+            utf8_count(&c, cases[i].bytes, cut);
+            utf8_count(&c, cases[i].bytes + cut, n - cut);
+            assert_int_equal(c.n, cases[i].n);
+        }
+    }
+    strbuf_deinit(&got), strbuf_deinit(&want);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -352,6 +406,7 @@ int main(void)
         cmocka_unit_test(utf8_round_trips_every_character),
         cmocka_unit_test(utf8_takes_only_the_shortest_form),
         cmocka_unit_test(utf8_knows_what_could_be_completed),
+        cmocka_unit_test(broken_utf8_becomes_one_character_a_part),
         cmocka_unit_test(hash_sees_the_bytes_not_the_pieces),
         cmocka_unit_test(machine_has_memory),
     };

@@ -432,9 +432,8 @@ static bool is_utf8(const char *s, size_t n)
 static void stream(const tokenizer *t, const int32_t *ids, size_t n, bool special)
 {
     status st = STATUS_INIT;
-    strbuf whole, part;
-    strbuf_init(&whole, 0);
-    strbuf_init(&part, 0);
+    strbuf whole, part, shown, want;
+    strbuf_init(&whole, 0), strbuf_init(&part, 0), strbuf_init(&shown, 0), strbuf_init(&want, 0);
     assert_int_equal(tokenizer_decode(t, ids, n, special, &whole, &st), ST_OK);
     bool valid = is_utf8(strbuf_cstr(&whole), whole.n_bytes);
     detokenizer d = {0};
@@ -443,14 +442,18 @@ static void stream(const tokenizer *t, const int32_t *ids, size_t n, bool specia
         assert_int_equal(detokenizer_push(&d, t, ids[i], special, &part, &st), ST_OK);
         if (valid) assert_true(is_utf8(part.data + before, part.n_bytes - before));
         if (valid && d.n_held == 0) assert_true(is_utf8(part.data, part.n_bytes)); /* nothing waits without need */
+        strbuf_utf8(&shown, strbuf_cstr(&part) + before, part.n_bytes - before);
     }
     if (valid) assert_int_equal(d.n_held, 0);
+    size_t before = part.n_bytes;
     assert_int_equal(detokenizer_flush(&d, &part, &st), ST_OK);
+    strbuf_utf8(&shown, strbuf_cstr(&part) + before, part.n_bytes - before);
+    strbuf_utf8(&want, strbuf_cstr(&whole), whole.n_bytes);
+    assert_string_equal(strbuf_cstr(&shown), strbuf_cstr(&want)); /* chunks break no broken part in two */
     assert_int_equal(d.n_held, 0);
     assert_int_equal(part.n_bytes, whole.n_bytes);
     if (whole.n_bytes) assert_memory_equal(part.data, whole.data, whole.n_bytes);
-    strbuf_deinit(&whole);
-    strbuf_deinit(&part);
+    strbuf_deinit(&whole), strbuf_deinit(&part), strbuf_deinit(&shown), strbuf_deinit(&want);
 }
 
 static void streams_equal_whole_texts(void **state)
