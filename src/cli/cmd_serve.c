@@ -18,7 +18,8 @@ typedef struct serving {
     server *server;
     runtime r;
     strbuf chat_template; /* of --chat-template */
-    char *name;           /* what clients call the model */
+    char *own_name;       /* the model's, without folders and ending */
+    const char **names;   /* what clients call it: aliases, then its own; NULL behind the last */
     pthread_t signals;    /* the thread that waits for them */
     double drain_s;
     _Atomic bool loaded, over;
@@ -102,6 +103,7 @@ static server_config configure(const args *a)
     c.request_timeout_s = args_float(a, "request-timeout");
     c.comment_interval_s = args_float(a, "keep-alive");
     c.vllm_metrics = strcmp(args_string(a, "metrics-names"), "vllm") == 0;
+    c.lenient = args_flag(a, "lenient");
     c.log = &log_to_stderr;
     return c;
 }
@@ -143,7 +145,7 @@ static void print_start(const serving *s, const args *a)
 {
     char bytes[BYTES_TEXT];
     const kv_cache *c = engine_cache(s->r.e);
-    printf("serving %s at ", s->name);
+    printf("serving %s at ", s->names[0]);
     print_url(stdout, s, a);
     printf(" | context %d | cache %llu tokens (%s) | %lld at once, %lld may wait\n", engine_context(s->r.e),
            cache_tokens(c), bytes_text(bytes, kv_cache_bytes(c)), (long long)args_int(a, "parallel"),
@@ -151,22 +153,24 @@ static void print_start(const serving *s, const args *a)
     fflush(stdout);
 }
 
-/* What clients call the model: the alias, or the file's name without its folders and ending. */
-static char *served_name(const args *a)
+static int name_model(serving *s, const args *a, status *st)
 {
-    const char *alias = args_string(a, "alias"), *path = args_positional(a, 0), *slash = strrchr(path, '/');
-    if (alias) return mem_strdup(alias);
-    const char *base = slash ? slash + 1 : path;
+    const char *path = args_positional(a, 0), *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
     size_t n = strlen(base);
     if (n > 5 && strcmp(base + n - 5, ".gguf") == 0) n -= 5;
-    return mem_strndup(base, n);
+    int n_aliases = args_count(a, "alias");
+    s->own_name = mem_strndup(base, n);
+    s->names = mem_calloc((size_t)n_aliases + 2, sizeof *s->names);
+    if (!s->own_name || !s->names) return status_nomem(st, n);
+    for (int i = 0; i < n_aliases; i++) s->names[i] = args_string_at(a, "alias", i);
+    s->names[n_aliases] = s->own_name;
+    return ST_OK;
 }
 
 static int serve(serving *s, const args *a, status *st)
 {
-    s->name = served_name(a);
-    if (!s->name) return status_nomem(st, 0);
-    server_model m = {.name = s->name,
+    if (name_model(s, a, st)) return st->code;
+    server_model m = {.names = s->names,
                       .chat_template =
                           s->chat_template.n_bytes ? strbuf_cstr(&s->chat_template) : s->r.m->chat_template,
                       .max_choices = (int)(args_int(a, "parallel") + args_int(a, "queue"))};
@@ -193,7 +197,8 @@ static int run(const args *a, status *st)
     stop_signals_thread(&s); /* it knows the server */
     server_free(s.server);
     runtime_close(&s.r);
-    mem_free(s.name);
+    mem_free(s.names);
+    mem_free(s.own_name);
     strbuf_deinit(&s.chat_template);
     return st->code ? 1 : 0;
 }
@@ -212,7 +217,11 @@ static const option_spec options[] = {
      .min = 0,
      .max = 65535,
      .help = "port to listen on (0 = any that is free)"},
-    {.name = "alias", .kind = OPTION_STRING, .arg = "NAME", .help = "the model's id for clients (default: its name)"},
+    {.name = "alias",
+     .kind = OPTION_STRING,
+     .arg = "NAME",
+     .repeats = true,
+     .help = "a name of the model for clients, besides its own; the first one is its id"},
     {.name = "ctx",
      .letter = 'c',
      .kind = OPTION_INT,
@@ -259,6 +268,9 @@ static const option_spec options[] = {
      .kind = OPTION_STRING,
      .arg = "ORIGIN",
      .help = "pages of this origin may use the server (* = all pages)"},
+    {.name = "lenient",
+     .kind = OPTION_FLAG,
+     .help = "ignore fields that aren't supported, and name them in the header X-Kvasir-Ignored, instead of refusing them"},
     {.name = "connections",
      .kind = OPTION_INT,
      .arg = "N",

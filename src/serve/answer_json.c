@@ -30,7 +30,7 @@ static void head(strbuf *out, const job *j, const served_model *m, const char *o
 }
 
 /* Each prompt counts once, however many answers it got; every answer that was made counts. */
-static void usage(strbuf *out, const job *j)
+static void usage(strbuf *out, const job *j, bool so_far)
 {
     long long prompt = 0, cached = 0, answer = 0;
     for (size_t i = 0; i < j->n_choices; i++) {
@@ -40,10 +40,10 @@ static void usage(strbuf *out, const job *j)
         prompt += (long long)j->prompts[c->prompt].ids.n;
         cached += c->stats.reused_tokens;
     }
-    strbuf_printf(out,
-                  "\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
-                  "\"prompt_tokens_details\":{\"cached_tokens\":%lld}}",
-                  prompt, answer, prompt + answer, cached);
+    strbuf_printf(out, "\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld", prompt,
+                  answer, prompt + answer);
+    if (!so_far) strbuf_printf(out, ",\"prompt_tokens_details\":{\"cached_tokens\":%lld}", cached);
+    strbuf_putc(out, '}');
 }
 
 /* The text from byte `from` on; of a completion with echo, the prompt stands before it. Bytes of the two don't join to a
@@ -105,7 +105,7 @@ void answer_whole(strbuf *out, const job *j, const served_model *m)
         }
     }
     strbuf_puts(out, "],");
-    usage(out, j);
+    usage(out, j, false);
     strbuf_putc(out, '}');
 }
 
@@ -117,7 +117,14 @@ static void begin_chunk(strbuf *out, const job *j, const served_model *m)
 
 static void end_chunk(strbuf *out, const job *j)
 {
-    strbuf_puts(out, j->request.include_usage ? "],\"usage\":null}\n\n" : "]}\n\n");
+    strbuf_putc(out, ']');
+    if (j->request.usage_in_chunks) {
+        strbuf_putc(out, ',');
+        usage(out, j, true);
+    } else if (j->request.include_usage) {
+        strbuf_puts(out, ",\"usage\":null");
+    }
+    strbuf_puts(out, "}\n\n");
 }
 
 /* What is new of a choice, or with `ends` its end. */
@@ -177,7 +184,7 @@ void answer_last(strbuf *out, const job *j, const served_model *m)
     if (j->request.include_usage) {
         begin_chunk(out, j, m);
         strbuf_puts(out, "],");
-        usage(out, j);
+        usage(out, j, false);
         strbuf_puts(out, "}\n\n");
     }
     strbuf_puts(out, "data: [DONE]\n\n");

@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 int api_error_set(api_error *e, int http_status, const char *code, const char *param, const char *fmt, ...)
 {
@@ -41,16 +42,14 @@ static const char *type_of(int http_status)
 static void text_or_null(strbuf *out, const char *name, const char *text)
 {
     strbuf_printf(out, ",\"%s\":", name);
-    if (text && *text) strbuf_printf(out, "\"%s\"", text);
+    if (text && *text) strbuf_json(out, text, strlen(text));
     else strbuf_puts(out, "null");
 }
 
 void api_error_json(const api_error *e, strbuf *out)
 {
-    size_t n = 0;
-    while (e->message[n]) n++;
     strbuf_puts(out, "{\"error\":{\"message\":");
-    strbuf_json(out, e->message, n);
+    strbuf_json(out, e->message, strlen(e->message));
     text_or_null(out, "type", type_of(e->http_status));
     text_or_null(out, "param", e->param);
     text_or_null(out, "code", e->code);

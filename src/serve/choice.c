@@ -49,6 +49,7 @@ bool choice_add(choice *c, const token_event *t, bool record)
 {
     strbuf_add(&c->text, t->text, t->n_bytes);
     c->logprob_sum += (double)t->logprob;
+    c->stats.generated_tokens++;
     return (!record || token_record_add(&c->tokens, t)) && !c->text.failed;
 }
 

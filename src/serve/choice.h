@@ -34,7 +34,7 @@ typedef struct choice {
     token_record tokens;
     double logprob_sum; /* of all tokens, when they were asked for */
     finish_reason finish;
-    session_stats stats;
+    session_stats stats; /* until it is over generated_tokens alone */
     /* The engine's thread. */
     struct engine_loop *loop;
     session *session;

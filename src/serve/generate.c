@@ -11,7 +11,7 @@ static void make_id(job *j)
 {
     uint32_t r[3] = {0};
     if (getrandom(r, sizeof r, 0) < 0) r[0] = (uint32_t)j->created_unix_s; /* an id, not a secret */
-    snprintf(j->id, sizeof j->id, "%s-%08x%08x%08x", j->chat ? "chatcmpl" : "cmpl", r[0], r[1], r[2]);
+    snprintf(j->id, sizeof j->id, "%s-%08x%08x%08x", j->kind == REQUEST_CHAT ? "chatcmpl" : "cmpl", r[0], r[1], r[2]);
 }
 
 static void make_seed(request *r)
@@ -23,7 +23,7 @@ static void make_seed(request *r)
 /* From bytes to a job that the engine has. */
 static int prepare(job *j, const served_model *m, api_error *e)
 {
-    int rc = request_parse(&j->request, j->chat, strbuf_cstr(&j->body), j->body.n_bytes, m->m->params.n_vocab, e);
+    int rc = request_parse(&j->request, j->kind, &m->rules, strbuf_cstr(&j->body), j->body.n_bytes, e);
     make_id(j);
     make_seed(&j->request);
     if (rc == 0 && !atomic_load(&j->cancelled)) rc = job_prepare(j, m, e);
@@ -66,12 +66,12 @@ static void write_whole(exchange *x)
     job_wake(x->job);
 }
 
-static enum MHD_Result generate(exchange *x, bool chat)
+static enum MHD_Result generate(exchange *x, request_kind kind)
 {
     job *j = x->job;
     if (!j) {
         j = job_new(http_resume);
-        if (j) j->chat = chat, j->work = prepare, j->loop = x->s->loop;
+        if (j) j->kind = kind, j->work = prepare, j->loop = x->s->loop;
         return http_offload(x, j);
     }
     if (atomic_load(&j->gone)) return MHD_NO;
@@ -88,10 +88,10 @@ static enum MHD_Result generate(exchange *x, bool chat)
 
 enum MHD_Result handle_completion(exchange *x)
 {
-    return generate(x, false);
+    return generate(x, REQUEST_COMPLETION);
 }
 
 enum MHD_Result handle_chat(exchange *x)
 {
-    return generate(x, true);
+    return generate(x, REQUEST_CHAT);
 }

@@ -87,8 +87,8 @@ void http_resume(void *connection); /* a job's */
 enum MHD_Result http_offload(exchange *x, job *j);
 /* Responds with the job, which is ANSWERED or FAILED. */
 enum MHD_Result http_answer(exchange *x);
-/* A whole handler: a worker answers with what fn makes of the body's object. */
-enum MHD_Result http_convert(exchange *x, job_convert fn);
+/* A whole handler: a worker answers with what fn makes of the request. */
+enum MHD_Result http_convert(exchange *x, request_kind kind, job_convert fn);
 
 /* Handlers. */
 enum MHD_Result handle_completion(exchange *x);

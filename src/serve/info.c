@@ -11,7 +11,9 @@ static void model_json(strbuf *b, const served_model *m)
 {
     strbuf_puts(b, "{\"id\":");
     strbuf_json(b, m->name, strlen(m->name));
-    strbuf_printf(b, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"kvasir\",\"max_model_len\":%d}",
+    strbuf_printf(b,
+                  ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"kvasir\",\"max_model_len\":%d,"
+                  "\"priority_order\":\"lowest_first\"}",
                   (long long)m->created_unix_s, m->context);
 }
 
@@ -29,24 +31,17 @@ enum MHD_Result handle_model(exchange *x)
 {
     const served_model *m = &x->s->model;
     api_error e;
-    if (strcmp(x->path + strlen("/v1/models/"), m->name) != 0) {
-        api_error_set(&e, 404, "model_not_found", "model", "the model here is %s", m->name);
+    const char *asked = x->path + strlen("/v1/models/"), *const *name = m->rules.names;
+    while (*name && strcmp(*name, asked) != 0) name++;
+    if (!*name) {
+        api_error_set(&e, 404, "model_not_found", "model",
+                      "there is no model '%.100s' here; the one that is served is %s", asked, m->name);
         return http_error(x, &e);
     }
     strbuf b;
     strbuf_init(&b, 0);
     model_json(&b, m);
     return http_reply(x, 200, content_type, &b);
-}
-
-/* An optional boolean of the object. */
-static int read_flag(const json_t *o, const char *name, bool *out, api_error *e)
-{
-    const json_t *v = json_object_get(o, name);
-    if (!v || json_is_null(v)) return 0;
-    if (!json_is_boolean(v)) return wrong_type(e, name, "a boolean", v);
-    *out = json_is_true(v);
-    return 0;
 }
 
 /* A token as text, or as an array of bytes where it isn't whole characters. */
@@ -61,27 +56,20 @@ static void piece_json(strbuf *b, const tokenizer *tok, int32_t id)
     strbuf_puts(b, is_text ? "}" : "]}");
 }
 
-static int tokenize(strbuf *b, const json_t *o, const served_model *m, api_error *e)
+static int tokenize(strbuf *b, const request *r, const served_model *m, api_error *e)
 {
-    encode_options how = {.parse_special = true};
-    bool pieces = false;
-    const json_t *text = json_object_get(o, "content");
-    if (!text || json_is_null(text)) text = json_object_get(o, "prompt");
-    if (!json_is_string(text))
-        return api_error_set(e, 400, "invalid_type", "content", "'content' (or 'prompt') must be a string");
-    if (read_flag(o, "add_special", &how.add_special, e) || read_flag(o, "add_special_tokens", &how.add_special, e) ||
-        read_flag(o, "parse_special", &how.parse_special, e) || read_flag(o, "with_pieces", &pieces, e))
-        return e->http_status;
+    encode_options how = {.add_special = r->add_special, .parse_special = r->parse_special};
+    const prompt_source *text = &r->prompts[0];
     token_list ids = {0};
     status st = STATUS_INIT;
-    if (tokenizer_encode(m->m->tok, json_string_value(text), json_string_length(text), how, &ids, &st)) {
+    if (tokenizer_encode(m->m->tok, text->text, text->n_bytes, how, &ids, &st)) {
         token_list_deinit(&ids);
         return api_error_from_status(e, &st);
     }
     strbuf_puts(b, "{\"tokens\":[");
     for (size_t i = 0; i < ids.n && !b->failed; i++) {
         if (i) strbuf_putc(b, ',');
-        if (pieces) piece_json(b, m->m->tok, ids.ids[i]);
+        if (r->with_pieces) piece_json(b, m->m->tok, ids.ids[i]);
         else strbuf_printf(b, "%d", ids.ids[i]);
     }
     strbuf_printf(b, "],\"count\":%zu,\"max_model_len\":%d}", ids.n, m->context);
@@ -89,45 +77,30 @@ static int tokenize(strbuf *b, const json_t *o, const served_model *m, api_error
     return 0;
 }
 
-static int detokenize(strbuf *b, const json_t *o, const served_model *m, api_error *e)
+static int detokenize(strbuf *b, const request *r, const served_model *m, api_error *e)
 {
-    const json_t *tokens = json_object_get(o, "tokens"), *id;
-    if (!json_is_array(tokens))
-        return api_error_set(e, 400, "invalid_type", "tokens", "'tokens' must be an array of token ids");
-    token_list ids = {0};
-    status st = STATUS_INIT;
-    size_t i;
-    int rc = 0;
-    json_array_foreach(tokens, i, id)
-    {
-        json_int_t k = json_is_integer(id) ? json_integer_value(id) : -1;
-        if (k < 0 || k >= m->m->params.n_vocab)
-            rc = api_error_set(e, 400, "invalid_value", "tokens", "element %zu is no token: the vocabulary has %d", i,
-                               m->m->params.n_vocab);
-        else if (token_list_add(&ids, (int32_t)k, &st)) rc = api_error_from_status(e, &st);
-        if (rc) break;
-    }
+    const prompt_source *ids = &r->prompts[0];
     strbuf text;
+    status st = STATUS_INIT;
     strbuf_init(&text, 0);
-    if (rc == 0 && tokenizer_decode(m->m->tok, ids.ids, ids.n, true, &text, &st)) rc = api_error_from_status(e, &st);
-    if (rc == 0) {
+    int rc = tokenizer_decode(m->m->tok, ids->ids, ids->n_ids, true, &text, &st);
+    if (rc == ST_OK) {
         strbuf_puts(b, "{\"content\":");
         strbuf_json(b, strbuf_cstr(&text), text.n_bytes);
         strbuf_putc(b, '}');
     }
     strbuf_deinit(&text);
-    token_list_deinit(&ids);
-    return rc;
+    return rc ? api_error_from_status(e, &st) : 0;
 }
 
 enum MHD_Result handle_tokenize(exchange *x)
 {
-    return http_convert(x, tokenize);
+    return http_convert(x, REQUEST_TOKENIZE, tokenize);
 }
 
 enum MHD_Result handle_detokenize(exchange *x)
 {
-    return http_convert(x, detokenize);
+    return http_convert(x, REQUEST_DETOKENIZE, detokenize);
 }
 
 /* At once, as the cache was after the last step; an audit waits for the end of the one that is under way. */

@@ -45,8 +45,8 @@ typedef struct job job;
 
 /* What a worker does next. Returns 0 or the HTTP status of the error that ends the job. */
 typedef int (*job_work)(job *j, const served_model *m, api_error *e);
-/* An answer that needs no engine, from a body's object. */
-typedef int (*job_convert)(strbuf *out, const json_t *o, const served_model *m, api_error *e);
+/* An answer that needs no engine. */
+typedef int (*job_convert)(strbuf *out, const request *r, const served_model *m, api_error *e);
 
 struct job {
     strbuf body;       /* a worker's, until it has been read */
@@ -54,7 +54,7 @@ struct job {
     job_work work;
     job_convert convert;
     struct engine_loop *loop;
-    bool chat;
+    request_kind kind;
     request request;
     job_prompt *prompts;
     size_t n_prompts;

@@ -71,7 +71,7 @@ static void take_sequence(kv_report *r, const job *j, const choice *c)
     *q = (kv_sequence_report){.prompt = c->prompt,
                               .choice = c->number,
                               .running = session_running(c->session),
-                              .priority = j->request.params.priority,
+                              .priority = -j->request.params.priority,
                               .stats = session_get_stats(c->session)};
     memcpy(q->request, j->id, sizeof q->request);
 }

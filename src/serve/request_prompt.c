@@ -24,7 +24,7 @@ static int ids_prompt(request *r, const char *name, const json_t *v, api_error *
 int read_prompt(request *r, const field *f, const json_t *v, api_error *e)
 {
     static const char forms[] = "a string, or an array of strings, of token ids, or of arrays of token ids";
-    bool many = json_is_array(v) && json_array_size(v) > 0 && !json_is_integer(json_array_get(v, 0));
+    bool many = json_is_array(v) && json_array_size(v) > 0 && !json_is_number(json_array_get(v, 0));
     size_t n = many ? json_array_size(v) : 1;
     if (n > REQUEST_MAX_CHOICES)
         return api_error_set(e, 400, "invalid_value", f->name, "%zu prompts; at most %d are possible in one request", n,
@@ -42,6 +42,29 @@ int read_prompt(request *r, const field *f, const json_t *v, api_error *e)
         if (texts ? !json_is_string(p) : !json_is_array(p)) return wrong_type(e, f->name, forms, p);
         if (texts ? text_prompt(r, p) : ids_prompt(r, f->name, p, e)) return e->http_status;
     }
+    return 0;
+}
+
+/* A text to tokenize, under either of its names. */
+int read_content(request *r, const field *f, const json_t *v, api_error *e)
+{
+    if (!json_is_string(v)) return wrong_type(e, f->name, "a string", v);
+    if (r->prompts)
+        return api_error_set(e, 400, "invalid_value", f->name, "'content' and 'prompt' are two names of one text");
+    r->prompts = arena_array(&r->arena, 1, sizeof *r->prompts);
+    return r->prompts ? text_prompt(r, v) : api_error_nomem(e);
+}
+
+int read_tokens(request *r, const field *f, const json_t *v, api_error *e)
+{
+    prompt_source ids = {0};
+    int32_t *list;
+    if (!json_is_array(v)) return wrong_type(e, f->name, "an array of token ids", v);
+    if (read_ids(r, f->name, v, &list, &ids.n_ids, e)) return e->http_status;
+    ids.ids = list;
+    r->prompts = arena_array(&r->arena, 1, sizeof *r->prompts);
+    if (!r->prompts) return api_error_nomem(e);
+    r->prompts[r->n_prompts++] = ids;
     return 0;
 }
 

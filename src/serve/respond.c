@@ -21,6 +21,7 @@ enum MHD_Result http_queue(exchange *x, int code, const char *type, struct MHD_R
     if (!r) return MHD_NO;
     if (type) MHD_add_response_header(r, "Content-Type", type);
     add_cors(x, r);
+    if (x->job && *x->job->request.ignored) MHD_add_response_header(r, "X-Kvasir-Ignored", x->job->request.ignored);
     metrics_response(&x->s->figures, code);
     watch_sending(x->s->watch, x->watched, true);
     enum MHD_Result done = MHD_queue_response(x->connection, (unsigned)code, r);
@@ -126,20 +127,20 @@ static int convert(job *j, const served_model *m, api_error *e)
 {
     strbuf b;
     strbuf_init(&b, JOB_MAX_ANSWER_BYTES);
-    json_t *o = request_object(strbuf_cstr(&j->body), j->body.n_bytes, e);
-    int rc = o ? j->convert(&b, o, m, e) : e->http_status;
-    json_decref(o);
+    int rc = request_parse(&j->request, j->kind, &m->rules, strbuf_cstr(&j->body), j->body.n_bytes, e);
+    if (rc == 0) rc = j->convert(&b, &j->request, m, e);
+    request_forget_json(&j->request);
     if (rc == 0) return job_take_answer(j, &b, "send less at once", e);
     strbuf_deinit(&b);
     return rc;
 }
 
-enum MHD_Result http_convert(exchange *x, job_convert fn)
+enum MHD_Result http_convert(exchange *x, request_kind kind, job_convert fn)
 {
     job *j = x->job;
     if (!j) {
         j = job_new(http_resume);
-        if (j) j->work = convert, j->convert = fn;
+        if (j) j->kind = kind, j->work = convert, j->convert = fn;
         return http_offload(x, j);
     }
     if (atomic_load(&j->gone)) return MHD_NO;

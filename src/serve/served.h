@@ -4,12 +4,14 @@
 
 #include "model/chat.h"
 #include "model/model.h"
+#include "serve/request.h"
 
 typedef struct served_model {
     const model *m;
     const tmpl *template; /* of chats; NULL = none */
     bool knows_developer; /* the template has that role */
-    const char *name;     /* the id that clients see */
+    const char *name;     /* the id that clients see: the first of the rules' names */
+    request_rules rules;
     int64_t created_unix_s;
     int context;          /* most tokens of prompt and answer */
     size_t longest_piece; /* bytes of text that one token can stand for, at most */

@@ -124,7 +124,10 @@ static int fill_model(server *s, const engine *e, const server_model *m, status 
         return status_prefix(st, "the chat template (--chat-template FILE gives another)");
     s->model = (served_model){.m = engine_model(e),
                               .template = s->template,
-                              .name = m->name,
+                              .name = m->names[0],
+                              .rules = {.n_vocab = engine_model(e)->params.n_vocab,
+                                        .names = m->names,
+                                        .lenient = s->config.lenient},
                               .knows_developer = source && strstr(source, "developer"),
                               .created_unix_s = (int64_t)time(NULL),
                               .context = engine_context(e),

@@ -34,11 +34,12 @@ typedef struct server_config {
     double comment_interval_s; /* of silence in a stream, before a comment is sent */
     int work_queue;            /* requests that wait to be read, small ones and large ones */
     bool vllm_metrics;
+    bool lenient;        /* fields of requests that can't be obeyed are ignored, and named in a header */
     const log_sink *log; /* NULL = none */
 } server_config;
 
 typedef struct server_model {
-    const char *name;          /* the id that clients see */
+    const char *const *names;  /* the first is the id that clients see, others are as good; NULL behind the last */
     const char *chat_template; /* its source; NULL = none: no chats */
     int max_choices;           /* answers running and waiting: the engine's n_sessions */
 } server_model;

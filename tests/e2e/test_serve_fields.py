@@ -3,6 +3,7 @@ import json
 
 import pytest
 
+from program import SMOLLM
 from serving import Server
 
 COMPLETION, CHAT = "/v1/completions", "/v1/chat/completions"
@@ -38,16 +39,17 @@ FIELDS = {
                            [{"role": "user", "content": None}], [{"content": "a"}], [{"role": "user\0", "content": "a"}],
                            [{"role": "user", "content": [{"type": "text"}]}], [{"role": "user", "content": [{"type": "text", "text": 1}]}],
                            [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}])),
-    "model": Field("string", good=("anything",)),
+    "model": Field("string", good=(SMOLLM, "other-name")),
     "user": Field("string", good=("me",)),
     "n": integer(1, 128),
     "best_of": integer(1, 128, where=(COMPLETION,)),
     "echo": boolean(where=(COMPLETION,)),
     "stream": boolean(),
-    "stream_options": Field("object", good=({}, {"include_usage": False}, {"include_usage": None}), bad=({"include_usage": 1}, {"include_usage": "a"})),
+    "stream_options": Field("object", good=({}, {"include_usage": False}, {"include_usage": None}), bad=({"include_usage": 1}, {"include_usage": "a"}, {"include_obfuscation": True}, {"include": True})),
     "logprobs": integer(0, 64, where=(COMPLETION,)),
     "max_tokens": integer(0, 10**9),
     "max_completion_tokens": integer(0, 10**9),
+    "n_predict": integer(-1, 10**9, more={"max_tokens": None}),
     "temperature": number(0, 2),
     "top_p": number(0, 1),
     "top_k": integer(-1, 10**9),
@@ -74,11 +76,11 @@ FIELDS = {
     "skip_special_tokens": boolean(),
     "add_special_tokens": boolean(where=(COMPLETION,)),
     "parse_special": boolean(where=(COMPLETION,)),
-    "priority": integer(-2**31, 2**31 - 1),
+    "priority": integer(-2**31 + 1, 2**31 - 1),
     "cache_salt": Field("string", good=("me",), bad=("",)),
     "cache_pin": Field("integer", "real", good=(0,), bad=(-1, 604801, 1e9)),
     "timeout": Field("integer", "real", good=(60, 0.5, 604800), bad=(0, -1, 604801, 1e9)),
-    "response_format": Field("object", where=(CHAT,), good=({"type": "text"},), bad=({"type": "json_object"}, {"type": 1}, {})),
+    "response_format": Field("object", where=(CHAT,), good=({"type": "text"},), bad=({"type": "json_object"}, {"type": 1}, {}, {"type": "text", "x": 1})),
     "tools": Field(where=(CHAT,), good=([],), bad=([{"type": "function"}],)),
     "functions": Field(where=(CHAT,), good=([],), bad=([{"name": "f"}],)),
     "suffix": Field(where=(COMPLETION,), good=("",), bad=("end",)),
@@ -88,7 +90,7 @@ CHAT_LOGPROBS = {"logprobs": boolean(where=(CHAT,)), "top_logprobs": integer(0, 
 
 @pytest.fixture(scope="module")
 def server():
-    with Server("--ctx", 256, "--kv-memory", "256M") as s:
+    with Server("--ctx", 256, "--kv-memory", "256M", "--alias", "other-name") as s:
         yield s
         assert s.complete("Still here")["choices"]  # after all of that
         s.idle()
@@ -133,8 +135,81 @@ def test_what_fields_say_together(server):
         refused(server, path, body, field)
 
 
-def test_unknown_fields_are_ignored(server):
-    assert server.complete("Hi", max_tokens=1, no_such_field={"a": [1]}, store=True, metadata={})["choices"]
+REFUSED = {"grammar": "root ::= \"a\"", "guided_choice": ["a", "b"], "structured_outputs": {"choice": ["a"]}, "min_tokens": 5, "bad_words": ["a"],
+           "allowed_token_ids": [1], "chat_template": "{{ 1 }}", "suffix": "end", "truncate_prompt_tokens": 2, "prompt_logprobs": 1, "lora": [{"id": 0}],
+           "max_token": 3, "temprature": 0, "no_such_field": {"a": [1]}, "use_beam_search": True, "a\"b\u00e9\n": 1, "": 1}
+ONLY = {COMPLETION: {"response_format": {"type": "json_object"}, "messages": [], "top_logprobs": 1, "chat_template_kwargs": {"a": 1}},
+        CHAT: {"echo": True, "best_of": 2, "prompt": "a", "add_special_tokens": True}}
+NEUTRAL = {"suffix": "", "min_tokens": 0, "use_beam_search": False, "parallel_tool_calls": True, "modalities": ["text"], "grammar": "", "lora": [],
+           "length_penalty": 1, "mirostat": 0, "mirostat_tau": 5.0, "detokenize": True, "metadata": {"a": "b"}, "store": True, "user": "me", "service_tier": "auto",
+           "safety_identifier": "x", "prompt_cache_key": "k", "prediction": {"type": "content", "content": "a"}, "cache_prompt": False, "id_slot": 3,
+           "keep_alive": "5m", "extra_body": {}, "response_format": {"type": "text"}, "logprobs": False, "spaces_between_special_tokens": True}
+
+
+@pytest.mark.parametrize("path", BOTH)
+def test_fields_that_are_not_obeyed_are_refused_by_name(server, path):
+    for name, value in {**REFUSED, **ONLY[path]}.items():
+        error = refused(server, path, {**BASE[path], name: value})
+        assert error["param"] == (name or None) and error["code"] in ("unknown_parameter", "unsupported_parameter"), error
+    assert "did you mean 'max_tokens'?" in refused(server, path, {**BASE[path], "max_token": 3})["message"]
+    for name, value in NEUTRAL.items():
+        reply = server.post(path, {**BASE[path], name: value})
+        assert reply.status == 200 and "X-Kvasir-Ignored" not in reply.headers, (name, value, reply.text)
+    assert server.post(path, {**BASE[path], **NEUTRAL}).json["usage"] == server.post(path, BASE[path]).json["usage"]
+
+
+def test_names_of_the_model(server):
+    for path in BOTH:
+        reply = server.post(path, {**BASE[path], "model": "gpt-4"})
+        error = reply.json["error"]
+        assert reply.status == 404 and error["param"] == "model" and error["code"] == "model_not_found" and "other-name" in error["message"]
+    assert server.get("/v1/models").json["data"][0] | {"created": 0} == {
+        "id": "other-name", "object": "model", "created": 0, "owned_by": "kvasir", "max_model_len": 256, "priority_order": "lowest_first"}
+    assert server.get(f"/v1/models/{SMOLLM}").status == 200 and server.get("/v1/models/gpt-4").status == 404
+
+
+def test_a_lenient_server_names_what_it_ignores():
+    with Server("--ctx", 256, "--kv-memory", "256M", "--lenient") as s:
+        reply = s.post(COMPLETION, {**BASE[COMPLETION], "model": "gpt-4", "grammar": "x", "no_such_field": 1, "a\r\nb: \u00e9": 1, "store": True})
+        assert reply.status == 200 and reply.headers["X-Kvasir-Ignored"] == "model, grammar, no_such_field, a??b????"
+        reply = s.post(CHAT, {**BASE[CHAT], "stream": True, "stream_options": {"include_usage": True, "x": 1}})
+        assert reply.status == 200 and reply.headers["X-Kvasir-Ignored"] == "stream_options.x"
+        assert s.post("/tokenize", {"content": "a", "x": 1}).headers["X-Kvasir-Ignored"] == "x"
+        assert "X-Kvasir-Ignored" not in s.post(CHAT, BASE[CHAT]).headers
+        assert refused(s, CHAT, {**BASE[CHAT], "temperature": 9}, "temperature")
+
+
+# What programs send that OpenAI's interface doesn't need, as they have it by default.
+CLIENTS = {
+    "guidellm": (COMPLETION, {"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}, "ignore_eos": True, "stop": None}),
+    "vllm bench": (COMPLETION, {"repetition_penalty": 1.0, "logprobs": None, "stream": True, "ignore_eos": False, "stream_options": {"include_usage": True}}),
+    "langchain": (CHAT, {"n": 1, "temperature": 0.7, "stream": True, "stream_options": {"include_usage": True}}),
+    "aider": (CHAT, {"temperature": 0, "stream": True, "user": "x"}),
+    "open webui": (CHAT, {"stream": True, "stream_options": {"include_usage": True}, "max_tokens": 5}),
+    "continue": (CHAT, {"stop": ["\n\n"], "stream": True, "prediction": None, "presence_penalty": 0, "frequency_penalty": 0}),
+    "lm-evaluation-harness": (COMPLETION, {"logprobs": 1, "seed": 1234, "echo": True, "max_tokens": 1, "temperature": 0}),
+    "llama.cpp's page": (CHAT, {"cache_prompt": True, "dynatemp_range": 0, "dynatemp_exponent": 1, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "typical_p": 1,
+                                "xtc_probability": 0, "xtc_threshold": 0.1, "repeat_last_n": 64, "repeat_penalty": 1, "dry_multiplier": 0, "dry_base": 1.75,
+                                "dry_allowed_length": 2, "dry_penalty_last_n": -1, "max_tokens": 5, "timings_per_token": False}),
+    "zed": (CHAT, {"stream": True, "parallel_tool_calls": False, "prompt_cache_key": "thread", "stop": [], "tools": [], "tool_choice": None}),
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_what_clients_send_by_default(server, client):
+    path, fields = CLIENTS[client]
+    reply = server.post(path, {**BASE[path], "model": "other-name", **fields})
+    assert reply.status == 200, reply.text
+
+
+def test_usage_in_every_chunk(server):
+    body = {"prompt": "One, two,", "max_tokens": 6, "temperature": 0, "ignore_eos": True, "n": 2,
+            "stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+    usages = [e["usage"] for e in server.events(COMPLETION, body)[:-1]]
+    counts = [u["completion_tokens"] for u in usages]
+    assert counts == sorted(counts) and 0 < counts[0] and counts[-1] == 12 and len(usages) > 2
+    assert all(u["total_tokens"] == u["prompt_tokens"] + u["completion_tokens"] for u in usages)
+    refused(server, COMPLETION, {**BASE[COMPLETION], "stream_options": {"continuous_usage_stats": True}}, "stream_options")
 
 
 @pytest.mark.parametrize("body", [

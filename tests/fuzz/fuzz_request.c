@@ -1,4 +1,4 @@
-/* The body of a request: the first byte chooses completion or chat. What is accepted, the sampler, the stop strings and the vocabulary accept
+/* The body of a request: the first byte chooses completion, chat, tokenize or detokenize, and how strict. What is accepted, the sampler, the stop strings and the vocabulary accept
  * too; what is refused is refused with an error that is itself JSON. */
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "serve/request.h"
 
 #define N_VOCAB 1000
+#define HEADER_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.?, "
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -40,6 +41,7 @@ static void check_accepted(const request *r)
     const generate_params *p = &r->params;
     check(r->n >= 1 && r->best_of >= r->n && r->best_of <= REQUEST_MAX_CHOICES);
     check(!r->chat == (r->prompts != NULL) && r->chat == (r->messages != NULL));
+    check(strlen(r->ignored) < sizeof r->ignored && strspn(r->ignored, HEADER_CHARACTERS) == strlen(r->ignored));
     check(sampler_check(&p->sampling, N_VOCAB, &st) == ST_OK);
     check(stop_init(&stops, p->stop, p->n_stop, &st) == ST_OK);
     stop_deinit(&stops);
@@ -53,12 +55,23 @@ static void check_refused(const api_error *e, int code)
 {
     strbuf b;
     strbuf_init(&b, 0);
-    check(code == e->http_status && (code == 400 || code == 503) && e->message[0]);
+    check(code == e->http_status && (code == 400 || code == 404 || code == 503) && e->message[0]);
     api_error_json(e, &b);
     json_t *v = json_loadb(strbuf_cstr(&b), b.n_bytes, 0, NULL);
     check(json_is_string(json_object_get(json_object_get(v, "error"), "message")));
     json_decref(v);
     strbuf_deinit(&b);
+}
+
+/* Capitals are strict. */
+static request_kind kind_of(uint8_t letter)
+{
+    switch (letter | 0x20) {
+    case 'c': return REQUEST_CHAT;
+    case 'o': return REQUEST_TOKENIZE;
+    case 'd': return REQUEST_DETOKENIZE;
+    default: return REQUEST_COMPLETION;
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
@@ -67,7 +80,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     uint64_t live = mem_stats().live;
     request r;
     api_error e = {0};
-    int code = request_parse(&r, data[0] == 'c', (const char *)data + 1, n - 1, N_VOCAB, &e);
+    static const char *const names[] = {"m", NULL};
+    const request_rules rules = {.n_vocab = N_VOCAB, .names = names, .lenient = data[0] & 0x20};
+    int code = request_parse(&r, kind_of(data[0]), &rules, (const char *)data + 1, n - 1, &e);
     if (code) check_refused(&e, code);
     else check_accepted(&r);
     request_deinit(&r);

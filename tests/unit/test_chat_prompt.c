@@ -13,6 +13,8 @@
 
 #define SHOW "{{ messages | tojson }}"
 
+static const request_rules rules = {.n_vocab = 100};
+
 /* One conversation through one template, for a model whose context holds 1,000 tokens of one byte. */
 static int prompt_of(const char *template, const char *messages, strbuf *out, api_error *e)
 {
@@ -26,7 +28,7 @@ static int prompt_of(const char *template, const char *messages, strbuf *out, ap
     strbuf_printf(&body, "{\"messages\": %s}", messages);
     assert_int_equal(tmpl_parse(&t, template, strlen(template), &st), ST_OK);
     served.template = t;
-    int rc = request_parse(&r, true, strbuf_cstr(&body), body.n_bytes, 100, e);
+    int rc = request_parse(&r, REQUEST_CHAT, &rules, strbuf_cstr(&body), body.n_bytes, e);
     if (rc == 0) rc = chat_prompt_text(&r, &served, out, e);
     request_deinit(&r);
     strbuf_deinit(&body);
@@ -169,7 +171,7 @@ static void failing_allocations(void **state)
             "\"assistant\", \"content\": null, \"tool_calls\": [{\"function\": {\"arguments\": \"{}\"}}]}]}";
         assert_int_equal(tmpl_parse(&t, SHOW, sizeof SHOW - 1, &st), ST_OK);
         served_model served = {.m = &m, .template = t, .name = "test", .context = 1000, .longest_piece = 1};
-        assert_int_equal(request_parse(&r, true, body, sizeof body - 1, 100, &e), 0);
+        assert_int_equal(request_parse(&r, REQUEST_CHAT, &rules, body, sizeof body - 1, &e), 0);
         mem_fail_after(n);
         int rc = chat_prompt_text(&r, &served, &out, &e);
         mem_fail_after(0);

@@ -46,7 +46,8 @@ static int start(void **state)
     server_config config = server_defaults();
     config.port = 0;
     assert_int_equal(server_new(&f->s, &config, &st), ST_OK);
-    server_model m = {.name = "tiny", .chat_template = f->m->chat_template, .max_choices = 24};
+    static const char *const names[] = {"tiny", NULL};
+    server_model m = {.names = names, .chat_template = f->m->chat_template, .max_choices = 24};
     assert_int_equal(server_open(f->s, f->e, &m, &st), ST_OK);
     assert_int_equal(pthread_create(&f->thread, NULL, serve, f->s), 0);
     *state = f;
