@@ -93,11 +93,16 @@ CHECK_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(sort $(wildcard tests/check/*
 	$(filter-out src/base/hash.c,$(filter src/base/%.c src/kernel/%.c,$(SOURCES))))
 # For AArch64 it runs emulated, on the processors named here: one with dot products, one without.
 ARM_PROGRAMS := $(addprefix build/arm/tests/check-kernel-,max cortex-a53)
-# Under the address sanitizer go the unit tests that need no real model (too slow there), under the thread sanitizer those of them that
-# speak of threads.
-SMALL_SOURCES = $(shell grep -L KVASIR_MODELS $(UNIT_SOURCES))
-SMALL_PROGRAMS = $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(SMALL_SOURCES)) $(BUILD)/tests/check-kernel
-THREAD_PROGRAMS = $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(shell grep -li thread $(SMALL_SOURCES)))
+# Every unit test is in one of these lists (e2e test_build compares): over real models, too slow for sanitizers; with several threads,
+# under the address and the thread sanitizer; the others, under the address sanitizer.
+MODEL_TESTS := identity long_context tokenizer_models
+THREAD_TESTS := api attention_bits attention_cascade base_mem base_threads engine forward model phases priority \
+	product schedule serve soak tokenizer
+PLAIN_TESTS := arch attention base base_file base_half bench_serve bench_sweep bench_work cache cache_random \
+	candidates chat_prompt dequant dtype evict forward_hooks gguf gguf_files layout options pace pool random request rope \
+	sampler seed session sim stop template tokenizer_bad tokenizer_split tree tree_random tree_windows usage vector
+SMALL_PROGRAMS := $(patsubst %,$(BUILD)/tests/test_%,$(THREAD_TESTS) $(PLAIN_TESTS)) $(BUILD)/tests/check-kernel
+THREAD_PROGRAMS := $(THREAD_TESTS:%=$(BUILD)/tests/test_%)
 TEST_ARCHIVE := $(BUILD)/libeverything.a
 SHARED := libkvasir.so.$(VERSION)
 LIBRARIES := $(BUILD)/libkvasir.a $(BUILD)/$(SHARED)
@@ -121,13 +126,13 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags | build/.dependencies
 	@$(if $(V),,echo "  CC    $< ($(notdir $(BUILD)))")
 	$(Q)$(COMPILE) $(call FOR_FILE,$<) -MMD -MP -c $< -o $@
 
-# Objects are made anew when a flag changes, what is linked of them when a source comes or goes.
+# Objects are made anew when a flag changes, what is linked of them when a source comes or goes. What every make writes is moved into
+# place, since two may run at once.
 $(BUILD)/flags: REMEMBER = $(COMPILE) $(AVX512)$(DOTPROD)
 $(BUILD)/sources: REMEMBER = $(SOURCES)
 $(BUILD)/flags $(BUILD)/sources: FORCE
 	@mkdir -p $(@D)
-	@printf '%s\n' '$(subst ','\'',$(REMEMBER))' >$@.new
-	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+	@printf '%s\n' '$(subst ','\'',$(REMEMBER))' >$@.$$$$; if cmp -s $@.$$$$ $@; then rm $@.$$$$; else mv $@.$$$$ $@; fi
 
 # Names every missing package before anything is compiled.
 build/.dependencies: scripts/setup scripts/packages
@@ -289,18 +294,18 @@ SHARED_LINKS := lib/libkvasir.so.$(SOVERSION) lib/libkvasir.so
 
 $(SHARE)/kvasir.1: $(BUILD)/kvasir
 	@mkdir -p $(@D)
-	$(Q)$< help --man >$@
+	$(Q)$< help --man >$@.$$$$ && mv $@.$$$$ $@
 
 $(SHARE)/kvasir.%: $(BUILD)/kvasir
 	@mkdir -p $(@D)
-	$(Q)$< completion $* >$@
+	$(Q)$< completion $* >$@.$$$$ && mv $@.$$$$ $@
 
 $(SHARE)/kvasir.pc: FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$${prefix}/include' 'libdir=$${prefix}/lib' '' \
 		'Name: kvasir' 'Description: LLM inference whose KV cache is a database' 'Version: $(VERSION)' \
 		'Requires.private: $(LIB_PACKAGES)' 'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lkvasir' \
-		'Libs.private: -lm -lpthread' >$@
+		'Libs.private: -lm -lpthread' >$@.$$$$ && mv $@.$$$$ $@
 
 install: $(BUILD)/kvasir $(LIBRARIES) $(filter $(SHARE)/%,$(subst :, ,$(INSTALLED))) ## program, libraries, header, man page, completions
 	$(Q)set -e; for pair in $(INSTALLED); do \

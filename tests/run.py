@@ -13,11 +13,13 @@ import os
 import pathlib
 import platform
 import re
-import signal
 import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree
+
+import environment
 
 PROGRAM_SECONDS = 600
 
@@ -97,14 +99,11 @@ def run_programs(title, programs, function):
 
 
 def run_pytest(where):
-    report = pathlib.Path("build/e2e.xml")
-    report.unlink(missing_ok=True)
+    report = pathlib.Path(tempfile.mkdtemp()) / "e2e.xml"
     chosen = [] if os.environ.get("TEST_FULL") else ["-m", "not slow"]
-    # `kvasir pull` finds the pip that stands beside this Python.
-    path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
     status = subprocess.run([sys.executable, "-m", "pytest", "-q", "-c", "tests/pytest.ini", "--rootdir=.",
                              f"--junitxml={report}", *chosen, where],
-                            stdin=subprocess.DEVNULL, env={**os.environ, "PATH": path}).returncode
+                            stdin=subprocess.DEVNULL).returncode
     if not report.exists():
         return Result(failed=1)
     counts = [suite.attrib for suite in xml.etree.ElementTree.parse(report).iter("testsuite")]
@@ -116,7 +115,7 @@ def run_pytest(where):
 
 
 def main():
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it, and so would what tests interrupt
+    environment.settle()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--unit", nargs="*", metavar="PROGRAM")
     parser.add_argument("--fuzz", nargs="*", metavar="PROGRAM")

@@ -153,3 +153,28 @@ int file_write_atomic(const char *path, const void *data, size_t n_bytes, status
     new_file_write(&f, data, n_bytes);
     return new_file_close(&f, true, st);
 }
+
+bool directory_create(const char *path, mode_t mode)
+{
+    char *part = mem_strdup(path);
+    if (!part) {
+        errno = ENOMEM;
+        return false;
+    }
+    bool ok = true;
+    for (char *slash = part; ok && *slash && (slash = strchr(slash + 1, '/'));) {
+        *slash = 0;
+        ok = mkdir(part, mode) == 0 || errno == EEXIST;
+        *slash = '/';
+    }
+    struct stat info;
+    ok = ok && (mkdir(part, mode) == 0 || errno == EEXIST) && stat(part, &info) == 0;
+    if (ok && !S_ISDIR(info.st_mode)) {
+        errno = ENOTDIR;
+        ok = false;
+    }
+    int error = errno;
+    mem_free(part);
+    errno = error;
+    return ok;
+}

@@ -1,4 +1,4 @@
-/* file.h - files: a read-only mapping, and a whole file read or written in one call.
+/* file.h - files: a read-only mapping, and a whole file read or written in one call; directories.
  *
  * F1 A mapped file is never written; its bytes are as untrusted as any input.
  * F2 A new_file (and so file_write_atomic) leaves either the old file or the whole new one (temporary file in the same
@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/status.h"
 #include "base/strbuf.h"
@@ -42,5 +43,8 @@ void new_file_write(new_file *f, const void *data, size_t n_bytes); /* new_file_
 /* Puts the file in its place if keep and every write succeeded, else removes it. */
 int new_file_close(new_file *f, bool keep, status *st);
 int file_write_atomic(const char *path, const void *data, size_t n_bytes, status *st);
+
+/* Makes the directory and its parents, as far as they are missing, with this mode. False: errno says why. */
+bool directory_create(const char *path, mode_t mode);
 
 #endif

@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "cli/answer.h"
 #include "cli/conversation.h"
-#include "fetch/model_dir.h"
 
 typedef struct chat {
     runtime r;
@@ -160,18 +160,19 @@ static int talk(chat *c, status *st)
     return st->code;
 }
 
-/* Lines typed are kept beside the models; NULL when there is no place for them. */
+/* Lines typed are kept in $XDG_STATE_HOME/kvasir, else in ~/.local/state/kvasir, which others can't read; NULL when
+ * there is no place for them. */
 static char *history_path(void)
 {
-    status st = STATUS_INIT;
-    char *dir, *path = NULL;
-    if (model_dir_create(&dir, &st)) return NULL;
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
     strbuf b;
     strbuf_init(&b, 0);
-    strbuf_printf(&b, "%s/.chat-history", dir);
-    path = strbuf_take(&b, NULL);
+    if (state && *state == '/') strbuf_printf(&b, "%s/kvasir", state);
+    else if (home && *home) strbuf_printf(&b, "%s/.local/state/kvasir", home);
+    bool there = strbuf_cstr(&b)[0] && directory_create(strbuf_cstr(&b), 0700);
+    strbuf_puts(&b, "/chat-history");
+    char *path = there ? strbuf_take(&b, NULL) : NULL;
     strbuf_deinit(&b);
-    mem_free(dir);
     return path;
 }
 
@@ -231,8 +232,9 @@ const command cmd_chat = {
     .min_positional = 1,
     .max_positional = 1,
     .summary = "Talk with a model",
-    .details = "A conversation on the terminal, with line editing and history. What was said before stays in the "
-               "cache: each turn computes its new tokens only. Lines that begin with a slash are commands; /help "
+    .details = "A conversation on the terminal, with line editing and a history of the lines typed "
+               "(~/.local/state/kvasir/chat-history). What was said before stays in the cache: each turn computes its "
+               "new tokens only. Lines that begin with a slash are commands; /help "
                "lists them. When standard input is not a terminal, every line is a turn, and the first that fails is "
                "the last.\n\n"
                "  kvasir chat smollm2-135m-instruct --system \"You answer in one sentence.\"",

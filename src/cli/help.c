@@ -232,9 +232,12 @@ void help_man(strbuf *b)
                    ".SH ENVIRONMENT\n.TP\n.B KVASIR_MODELS\nThe model directory.\n"
                    ".TP\n.B XDG_DATA_HOME, HOME\nWithout KVASIR_MODELS, models live in $XDG_DATA_HOME/kvasir/models or "
                    "~/.local/share/kvasir/models.\n"
+                   ".TP\n.B XDG_STATE_HOME, HOME\nThe lines typed in chat are kept in $XDG_STATE_HOME/kvasir or "
+                   "~/.local/state/kvasir.\n"
                    ".TP\n.B HF_TOKEN\nSent to the Hugging Face hub, and to no other host, when a model is pulled.\n"
                    ".TP\n.B HF_ENDPOINT\nAnother address of the hub, https://huggingface.co by default.\n"
-                   ".SH FILES\n.TP\n.B ~/.local/share/kvasir/models/NAME.gguf\nA model.\n");
+                   ".SH FILES\n.TP\n.B ~/.local/share/kvasir/models/NAME.gguf\nA model.\n"
+                   ".TP\n.B ~/.local/state/kvasir/chat-history\nLines typed in chat.\n");
 }
 
 static const option_spec options[] = {

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/nearest.h"
 #include "base/strbuf.h"
@@ -41,20 +42,8 @@ int model_dir_create(char **out, status *st)
 {
     char *dir = NULL;
     if (model_dir(&dir, st)) return st->code;
-    bool ok = true;
-    for (char *slash = dir + 1; ok && (slash = strchr(slash, '/')); slash++) {
-        *slash = 0;
-        ok = mkdir(dir, 0777) == 0 || errno == EEXIST;
-        *slash = '/';
-    }
-    ok = ok && (mkdir(dir, 0777) == 0 || errno == EEXIST);
-    char *absolute = ok ? realpath(dir, NULL) : NULL;
-    struct stat info;
-    if (absolute && stat(absolute, &info) == 0 && !S_ISDIR(info.st_mode)) {
-        errno = ENOTDIR;
-        ok = false;
-    }
-    if (!ok || !absolute)
+    char *absolute = directory_create(dir, 0777) ? realpath(dir, NULL) : NULL;
+    if (!absolute)
         status_set(st, ST_IO, STATUS_NO_POS, "the model directory %s can't be made: %s; KVASIR_MODELS may name another",
                    dir, strerror(errno));
     else if (!(*out = mem_strdup(absolute))) status_nomem(st, strlen(absolute) + 1);

@@ -15,12 +15,10 @@ INSTALLED = {
     "lib/pkgconfig/kvasir.pc", "share/man/man1/kvasir.1", "share/bash-completion/completions/kvasir",
     "share/zsh/site-functions/_kvasir", "share/fish/vendor_completions.d/kvasir.fish",
 }
-# What the make around this test says to its own children is not for the makes started here.
-ENVIRONMENT = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")}
 
 
 def run(*command, check=True, **variables):
-    done = subprocess.run(command, cwd=ROOT, env={**ENVIRONMENT, **variables}, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if check:
         assert done.returncode == 0, done.stdout + done.stderr
     return done
@@ -50,6 +48,13 @@ def test_help_lists_every_target_for_people():
                 "models", "FORCE"}
     listed = set(re.findall(r"^  (\S+)  +\S", text, re.M))
     assert listed == set(phony) - internal
+
+
+def test_every_unit_test_is_in_one_list():
+    makefile = (ROOT / "Makefile").read_text().replace("\\\n", " ")
+    lists = [re.search(rf"^{name}_TESTS := (.*)", makefile, re.M)[1].split() for name in ("MODEL", "THREAD", "PLAIN")]
+    there = [p.stem.removeprefix("test_") for p in (ROOT / "tests/unit").glob("test_*.c")]
+    assert sorted(sum(lists, [])) == sorted(there), "a new unit test goes into a list of the Makefile, which says its sanitizers"
 
 
 def arrows():
@@ -117,7 +122,7 @@ def test_make_names_every_missing_package_before_it_compiles(tmp_path):
     copy = tmp_path / "tree"
     shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns("build", ".venv", ".git", "kvasir"))
     (tmp_path / "none").mkdir()
-    done = subprocess.run(["make"], cwd=copy, env={**ENVIRONMENT, "PKG_CONFIG_LIBDIR": str(tmp_path / "none")}, capture_output=True, text=True)
+    done = subprocess.run(["make"], cwd=copy, env={**os.environ, "PKG_CONFIG_LIBDIR": str(tmp_path / "none")}, capture_output=True, text=True)
     assert done.returncode != 0
     assert "libpcre2-dev libssl-dev libxxhash-dev libjansson-dev libcurl4-openssl-dev libedit-dev libmicrohttpd-dev" in done.stderr
     assert " CC " not in done.stdout

@@ -90,7 +90,8 @@ class Terminal:
     def __init__(self, folder, *options):
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.environ.update(TERM="xterm")
+            os.environ.update(TERM="xterm", XDG_STATE_HOME=str(folder / "state"))
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it
             os.execv(KVASIR, [KVASIR, "chat", SMOLLM, *options])
         self.seen = ""
 
@@ -133,3 +134,7 @@ def test_on_a_terminal(tmp_path):
     t.wait_for("blocks in use")
     t.wait_for("> ")
     assert t.end() == 0
+    kept = tmp_path / "state/kvasir"
+    assert kept.stat().st_mode & 0o777 == 0o700
+    typed = (kept / "chat-history").read_text().replace("\\040", " ")
+    assert "Tell a very long story.\n/stats\n" in typed

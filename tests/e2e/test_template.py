@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "tools"))
 import jinja_reference as reference  # noqa: E402
 
-MODELS = pathlib.Path(os.environ.get("KVASIR_MODELS") or pathlib.Path.home() / ".local/share/kvasir/models")
+MODELS = pathlib.Path(os.environ["KVASIR_MODELS"])
 SOURCES = ["tests/tools/render_template.c", *map(str, sorted((ROOT / "src/model/template").glob("*.c"))),
            *("src/base/%s.c" % name for name in ("arena", "mem", "strbuf", "status", "utf8"))]
 

@@ -6,21 +6,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "engine/engine.h"
+#include "fetch/model_dir.h"
 
 #define SMOLLM2 "smollm2-135m-instruct.gguf"
 #define GEMMA3 "gemma-3-270m.gguf"
 
+/* The model's path in the model directory, into path. */
+static inline const char *real_path(char path[4096], const char *file)
+{
+    status st = STATUS_INIT;
+    char *folder = NULL;
+    if (model_dir(&folder, &st)) fail_msg("%s", st.text);
+    snprintf(path, 4096, "%s/%s", folder, file);
+    mem_free(folder);
+    return path;
+}
+
 static inline model *load_real(const char *file, cpu_level level, threads *team)
 {
     char path[4096];
-    const char *folder = getenv("KVASIR_MODELS"), *home = getenv("HOME");
-    if (folder) snprintf(path, sizeof path, "%s/%s", folder, file);
-    else snprintf(path, sizeof path, "%s/.local/share/kvasir/models/%s", home ? home : "", file);
     status st = STATUS_INIT;
     model *m = NULL;
     model_options o = {.ks = kernels_get(level), .team = team};
-    if (model_load(&m, path, &o, &st)) fail_msg("%s (`make models` fetches the models)", st.text);
+    if (model_load(&m, real_path(path, file), &o, &st)) fail_msg("%s (`make models` fetches the models)", st.text);
     return m;
 }
 

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -317,6 +318,29 @@ static void standard_input_has_its_name(void **state)
     assert_string_equal(file_shown(path), path);
 }
 
+static void directories_are_made_with_their_parents(void **state)
+{
+    (void)state;
+    char deep[160];
+    struct stat info;
+    snprintf(deep, sizeof deep, "%s/b c/d", path);
+    assert_true(directory_create(deep, 0700) && stat(deep, &info) == 0 && S_ISDIR(info.st_mode));
+    assert_int_equal(info.st_mode & 0777, 0700);
+    assert_true(directory_create(deep, 0755)); /* there already: its mode stays */
+    assert_true(stat(deep, &info) == 0 && (info.st_mode & 0777) == 0700);
+    assert_int_equal(rmdir(deep), 0);
+    snprintf(deep, sizeof deep, "%s/b c", path);
+    assert_int_equal(rmdir(deep), 0);
+    assert_int_equal(rmdir(path), 0);
+    put("a file", 6);
+    assert_false(directory_create(path, 0700));
+    assert_int_equal(errno, ENOTDIR);
+    assert_false(directory_create(deep, 0700));
+    mem_fail_after(1);
+    assert_false(directory_create(folder, 0700));
+    assert_int_equal(errno, ENOMEM);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
 
 int main(void)
@@ -337,6 +361,7 @@ int main(void)
         TEST(a_link_and_a_mode_stay),
         TEST(a_new_file_that_is_not_kept_leaves_nothing),
         TEST(standard_input_has_its_name),
+        TEST(directories_are_made_with_their_parents),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,8 +11,9 @@
 #include <jansson.h>
 
 #include "model/tokenizer.h"
+#include "real_model.h"
 
-static const struct model {
+static const struct vocabulary {
     const char *file, *tokens;
     int32_t n_tokens, bos, eos;
     size_t n_letters, n_spaces; /* tokens of 2^20 letters a, of as many spaces */
@@ -21,16 +22,13 @@ static const struct model {
     {"gemma-3-270m.gguf", "tests/data/tokens-gemma3.jsonl", 262144, 2, 1, 131072, 33826},
 };
 
-static tokenizer *open_model(const struct model *m)
+static tokenizer *open_model(const struct vocabulary *m)
 {
     char path[4096];
-    const char *folder = getenv("KVASIR_MODELS"), *home = getenv("HOME");
-    if (folder) snprintf(path, sizeof path, "%s/%s", folder, m->file);
-    else snprintf(path, sizeof path, "%s/.local/share/kvasir/models/%s", home ? home : "", m->file);
     status st = STATUS_INIT;
     gguf *g = NULL;
     tokenizer *t = NULL;
-    if (gguf_open(&g, path, &st) == ST_NOT_FOUND) {
+    if (gguf_open(&g, real_path(path, m->file), &st) == ST_NOT_FOUND) {
         print_message("%s\n", st.text);
         skip();
     }
@@ -65,7 +63,7 @@ static void check_ids(const tokenizer *t, const json_t *text, bool special, cons
 
 static void tokens_equal_the_reference(void **state)
 {
-    const struct model *m = *state;
+    const struct vocabulary *m = *state;
     tokenizer *t = open_model(m);
     assert_int_equal(tokenizer_vocab_size(t), m->n_tokens);
     assert_int_equal(tokenizer_bos(t), m->bos);
@@ -110,7 +108,7 @@ static void check_run(const tokenizer *t, char c, size_t n_tokens)
 /* Were this quadratic, it would take hours. */
 static void long_runs(void **state)
 {
-    const struct model *m = *state;
+    const struct vocabulary *m = *state;
     tokenizer *t = open_model(m);
     check_run(t, 'a', m->n_letters);
     check_run(t, ' ', m->n_spaces);
