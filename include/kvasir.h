@@ -79,7 +79,8 @@ KVASIR_API const char *kvasir_model_chat_template(const kvasir_model *m);
 
 /* text [n_bytes] -> ids. Writes at most capacity ids and always stores the full number in *n_ids: call twice, or with
  * room for n_bytes + 2. add_special: the model's own beginning and end; parse_special: names of control tokens in the
- * text are those tokens. */
+ * text are those tokens. Bytes that the vocabulary has no token for are left out (SmolLM2 lacks 21, control characters
+ * and bytes of no UTF-8): where that matters, compare kvasir_detokenize with the text. */
 KVASIR_API int kvasir_tokenize(const kvasir_model *m, const char *text, size_t n_bytes, int add_special,
                                int parse_special, int32_t *ids, size_t capacity, size_t *n_ids, kvasir_status *st);
 /* ids -> bytes; at most capacity are written (no NUL), *n_bytes is the full number. */

@@ -130,6 +130,18 @@ static void on_drop(void *user, int64_t n_dropped)
                 (long long)n_dropped);
 }
 
+int answer_check_prompt(const token_list *ids, bool quiet, status *st)
+{
+    if (ids->n == 0 && ids->n_dropped)
+        return status_set(st, ST_ARG, STATUS_NO_POS,
+                          "the prompt is empty: none of its %zu bytes has a token in this model's vocabulary",
+                          ids->n_dropped);
+    if (ids->n_dropped && !quiet)
+        fprintf(stderr, "kvasir: bytes of the prompt that have no token in this vocabulary were left out: %zu\n",
+                ids->n_dropped);
+    return ST_OK;
+}
+
 int answer_run(answer *a, runtime *r, session *s, const int32_t *ids, size_t n, const generate_params *p, status *st)
 {
     session_callbacks cb = {.on_token = on_token, .on_progress = on_progress, .on_drop = on_drop, .user = a};

@@ -68,6 +68,9 @@ typedef struct answer_options {
 int answer_options_init(answer_options *o, const args *a, const model *m, status *st);
 void answer_options_deinit(answer_options *o);
 
+/* ST_ARG where the text gave no tokens, and why; a note on stderr where bytes of it gave none, unless quiet. */
+int answer_check_prompt(const token_list *ids, bool quiet, status *st);
+
 typedef struct answer {
     strbuf text;       /* what was said */
     bool stream;       /* to stdout as it comes */

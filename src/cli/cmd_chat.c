@@ -117,7 +117,8 @@ static int answer_line(chat *c, const char *line, size_t n_bytes, status *st)
     token_list ids = {0};
     answer a = {.stream = true, .quiet = c->quiet || !c->tty, .interrupted = &interrupted};
     if (conversation_add(&c->conversation, "user", line, n_bytes, st) == ST_OK &&
-        conversation_encode(&c->conversation, c->r.m, &ids, st) == ST_OK) {
+        conversation_encode(&c->conversation, c->r.m, &ids, st) == ST_OK &&
+        answer_check_prompt(&ids, c->quiet, st) == ST_OK) {
         struct sigaction catch = {.sa_handler = interrupt}, before_it;
         interrupted = 0;
         sigaction(SIGINT, &catch, &before_it);

@@ -87,7 +87,8 @@ static int run(const args *a, status *st)
     strbuf_init(&prompt, 0);
     engine_config c = {.context = (int)args_int(a, "ctx")};
     if (read_prompt(&prompt, a, st) == ST_OK && runtime_open(&r, a, args_positional(a, 0), c, st) == ST_OK &&
-        encode(&ids, a, r.m, &prompt, st) == ST_OK && answer_options_init(&o, a, r.m, st) == ST_OK)
+        encode(&ids, a, r.m, &prompt, st) == ST_OK && answer_check_prompt(&ids, args_flag(a, "quiet"), st) == ST_OK &&
+        answer_options_init(&o, a, r.m, st) == ST_OK)
         generate(&r, a, &ids, &o.params, st);
     answer_options_deinit(&o);
     token_list_deinit(&ids);

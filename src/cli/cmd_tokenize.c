@@ -74,6 +74,12 @@ static int each_line(const tokenizer *t, bool option, line_fn *fn, status *st)
     return st->code;
 }
 
+static void tell_dropped(const token_list *ids)
+{
+    if (ids->n_dropped)
+        fprintf(stderr, "kvasir: bytes that have no token in this vocabulary were left out: %zu\n", ids->n_dropped);
+}
+
 static void print_ids(strbuf *out, const token_list *ids)
 {
     strbuf_putc(out, '[');
@@ -88,6 +94,7 @@ static int tokenize_line(const tokenizer *t, const json_t *value, bool special, 
     encode_options o = {special, special};
     if (tokenizer_encode(t, json_string_value(value), json_string_length(value), o, &ids, st) == ST_OK)
         print_ids(out, &ids);
+    tell_dropped(&ids);
     token_list_deinit(&ids);
     return st->code;
 }
@@ -121,7 +128,7 @@ static void print_json(strbuf *out, const tokenizer *t, const token_list *ids)
         if (i) strbuf_puts(out, ", ");
         strbuf_json(out, s.data, s.n);
     }
-    strbuf_puts(out, "]}\n");
+    strbuf_printf(out, "], \"dropped_bytes\": %zu}\n", ids->n_dropped);
 }
 
 static void print_tokens(strbuf *out, const args *a, const tokenizer *t, const token_list *ids)
@@ -152,6 +159,7 @@ static int tokenize_text(const args *a, const tokenizer *t, status *st)
         tokenizer_encode(t, strbuf_cstr(&text), text.n_bytes, (encode_options){special, special}, &ids, st) == ST_OK) {
         print_tokens(&out, a, t, &ids);
         write_out(&out, st);
+        tell_dropped(&ids);
     }
     token_list_deinit(&ids);
     strbuf_deinit(&text);
@@ -257,7 +265,7 @@ static const option_spec tokenize_options[] = {
     {.name = "special",
      .kind = OPTION_FLAG,
      .help = "add bos and eos as the model wants, recognize control tokens in the text"},
-    {.name = "json", .kind = OPTION_FLAG, .help = "print one object: count, ids, pieces"},
+    {.name = "json", .kind = OPTION_FLAG, .help = "print one object: count, ids, pieces, dropped_bytes"},
     {.name = "count", .kind = OPTION_FLAG, .help = "print only the number of tokens"},
     {0},
 };
@@ -269,8 +277,8 @@ const command cmd_tokenize = {
     .max_positional = 2,
     .summary = "Turn text into token ids",
     .details = "Encodes TEXT, or standard input, and prints each token's id and its piece of the text. Bytes that are "
-               "not valid UTF-8 "
-               "are encoded as bytes.\n\n"
+               "not valid UTF-8 are encoded as bytes, as far as the vocabulary has them; how many it lacks is told on "
+               "standard error.\n\n"
                "  kvasir tokenize smollm2-135m-instruct 'Hello world'\n"
                "  kvasir tokenize smollm2-135m-instruct --count < README.md",
     .options = tokenize_options,

@@ -92,6 +92,8 @@ void token_list_deinit(token_list *l)
 
 int token_list_add(token_list *l, int32_t id, status *st)
 {
+    if (l->limit && l->n >= l->limit)
+        return status_set(st, ST_LIMIT, STATUS_NO_POS, "these are more than %zu tokens", l->limit);
     if (l->n == l->capacity) {
         size_t capacity = l->capacity ? l->capacity * 2 : 32;
         int32_t *p = mem_resize(l->ids, capacity, sizeof *p);
@@ -127,13 +129,16 @@ int tokenizer_encode(const tokenizer *t, const char *text, size_t n, encode_opti
     if (n >= INT32_MAX)
         return status_set(st, ST_LIMIT, STATUS_NO_POS, "a text of %zu bytes is too long to encode at once; cut it up",
                           n);
-    size_t before = out->n;
+    size_t before = out->n, dropped = out->n_dropped;
     merger m = {.t = t};
     int rc = ST_OK;
     if (o.add_special && tokenizer_adds_bos(t)) rc = token_list_add(out, t->bos, st);
     if (!rc) rc = encode_text(&m, text, n, o.parse_special, out, st);
     if (!rc && o.add_special && tokenizer_adds_eos(t)) rc = token_list_add(out, t->eos, st);
     merger_deinit(&m);
-    if (rc) out->n = before;
+    if (rc) {
+        out->n = before;
+        out->n_dropped = dropped;
+    }
     return rc;
 }

@@ -8,7 +8,7 @@
  *
  * T1 Any bytes encode, valid UTF-8 or not, and decode back byte for byte, but for what the model's own tokenizer can't
  *    tell apart: special tokens, SPM's U+2581 (it is its space), and bytes that the vocabulary has no token for (they
- *    are left out).
+ *    are left out, and counted).
  * T2 Time is near linear in the text, whatever the text.
  * T3 Text is not trusted: without parse_special no text yields a control token, whatever the merges would allow.
  * Threads: constant after tokenizer_new; any number of threads may encode and decode.
@@ -44,6 +44,8 @@ bool tokenizer_is_control(const tokenizer *t, int32_t id);
 typedef struct token_list { /* zero-initialize; free with token_list_deinit */
     int32_t *ids;
     size_t n, capacity;
+    size_t limit;     /* one id more than that is ST_LIMIT; 0 = none. Encoding stops there, however long the text is */
+    size_t n_dropped; /* bytes of encoded text that were left out */
 } token_list;
 void token_list_deinit(token_list *l);
 int token_list_add(token_list *l, int32_t id, status *st);
@@ -52,7 +54,8 @@ typedef struct encode_options {
     bool add_special;   /* bos / eos as the model's file says */
     bool parse_special; /* control tokens in the text are recognized; user-defined ones always are */
 } encode_options;
-/* Appends to out; on failure out holds what it held before. Text of 2 GiB and more is ST_LIMIT. */
+/* Appends to out; on failure out holds what it held before. Text of 2 GiB and more is ST_LIMIT, and so are more ids than
+ * out's limit. */
 int tokenizer_encode(const tokenizer *t, const char *text, size_t n_bytes, encode_options o, token_list *out,
                      status *st);
 

@@ -114,6 +114,10 @@ static int encode_word(void *user, const char *word, size_t n, status *st)
     const tokenizer *t = m->t;
     int32_t id = n == 1 ? t->bytes[(uint8_t)word[0]] : t->whole_words ? vocab_find(t, word, n) : -1;
     if (id >= 0) return token_list_add(w->out, id, st);
+    if (n == 1) {
+        w->out->n_dropped++;
+        return ST_OK;
+    }
     int rc = merger_reserve(m, n, st);
     if (rc) return rc;
     m->text = word;
@@ -121,6 +125,7 @@ static int encode_word(void *user, const char *word, size_t n, status *st)
     rc = merger_run(m, fits, st);
     for (int32_t i = 0; !rc && i >= 0; i = m->symbols[i].next)
         if (m->symbols[i].id >= 0) rc = token_list_add(w->out, m->symbols[i].id, st);
+        else w->out->n_dropped += m->symbols[i].n;
     return rc;
 }
 

@@ -34,7 +34,11 @@ static int add_bytes(const tokenizer *t, const char *s, size_t n, token_list *ou
 {
     bool all = true;
     for (size_t i = 0; i < n; i++) all = all && t->bytes[(uint8_t)s[i]] >= 0;
-    if (!all) return t->unknown >= 0 ? token_list_add(out, t->unknown, st) : ST_OK;
+    if (!all && t->unknown >= 0) return token_list_add(out, t->unknown, st);
+    if (!all) {
+        out->n_dropped += n;
+        return ST_OK;
+    }
     int rc = ST_OK;
     for (size_t i = 0; !rc && i < n; i++) rc = token_list_add(out, t->bytes[(uint8_t)s[i]], st);
     return rc;

@@ -186,7 +186,7 @@ int chat_prompt_text(const request *r, const served_model *m, strbuf *out, api_e
         return api_error_set(e, 400, "context_length_exceeded", "messages",
                              "%zu messages are more than the context's %d tokens; send fewer",
                              json_array_size(r->messages), m->context);
-    bool again;
+    bool again = false;
     int rc = render(r, m, false, &again, out, e);
     if (rc == 0 || !again) return rc;
     api_error second;
@@ -195,15 +195,27 @@ int chat_prompt_text(const request *r, const served_model *m, strbuf *out, api_e
     return 0;
 }
 
-int chat_prompt_ids(const request *r, const served_model *m, token_list *out, api_error *e)
+#define COUNTED_CONTEXTS 4 /* beyond that nobody needs to know how many tokens it would have been */
+
+int prompt_encode(const served_model *m, const char *text, size_t n_bytes, encode_options how, const char *param,
+                  token_list *out, api_error *e)
 {
     status st = STATUS_INIT;
+    out->limit = (size_t)m->context * COUNTED_CONTEXTS;
+    if (tokenizer_encode(m->m->tok, text, n_bytes, how, out, &st) == ST_OK) return 0;
+    if (st.code != ST_LIMIT) return api_error_from_status(e, &st);
+    return api_error_set(e, 400, "context_length_exceeded", param,
+                         "the prompt has more than %zu tokens, but the context holds %d; shorten the prompt",
+                         out->limit, m->context);
+}
+
+int chat_prompt_ids(const request *r, const served_model *m, token_list *out, api_error *e)
+{
     strbuf text;
     strbuf_init(&text, 0);
     int rc = chat_prompt_text(r, m, &text, e);
     const encode_options as_written = {.parse_special = true};
-    if (rc == 0 && tokenizer_encode(m->m->tok, strbuf_cstr(&text), text.n_bytes, as_written, out, &st))
-        rc = api_error_from_status(e, &st);
+    if (rc == 0) rc = prompt_encode(m, strbuf_cstr(&text), text.n_bytes, as_written, "messages", out, e);
     strbuf_deinit(&text);
     return rc;
 }

@@ -22,5 +22,8 @@
 /* Appended to out. Return 0 or an HTTP status. */
 int chat_prompt_text(const request *r, const served_model *m, strbuf *out, api_error *e);
 int chat_prompt_ids(const request *r, const served_model *m, token_list *out, api_error *e);
+/* Text to ids. Of a text that can't fit only the beginning is read. param: names the text in errors. */
+int prompt_encode(const served_model *m, const char *text, size_t n_bytes, encode_options how, const char *param,
+                  token_list *out, api_error *e);
 
 #endif

@@ -72,7 +72,7 @@ static int tokenize(strbuf *b, const request *r, const served_model *m, api_erro
         if (r->with_pieces) piece_json(b, m->m->tok, ids.ids[i]);
         else strbuf_printf(b, "%d", ids.ids[i]);
     }
-    strbuf_printf(b, "],\"count\":%zu,\"max_model_len\":%d}", ids.n, m->context);
+    strbuf_printf(b, "],\"count\":%zu,\"dropped_bytes\":%zu,\"max_model_len\":%d}", ids.n, ids.n_dropped, m->context);
     token_list_deinit(&ids);
     return 0;
 }

@@ -105,10 +105,9 @@ static int keep_text(job_prompt *p, request *r, const char *text, size_t n_bytes
 
 static int encode_text(job_prompt *p, request *r, const prompt_source *s, const served_model *m, api_error *e)
 {
-    status st = STATUS_INIT;
     encode_options o = {.add_special = r->add_special, .parse_special = r->parse_special};
     if (check_length(s->n_bytes, m, e)) return e->http_status;
-    if (tokenizer_encode(m->m->tok, s->text, s->n_bytes, o, &p->ids, &st)) return api_error_from_status(e, &st);
+    if (prompt_encode(m, s->text, s->n_bytes, o, "prompt", &p->ids, e)) return e->http_status;
     return r->echo ? keep_text(p, r, s->text, s->n_bytes, e) : 0;
 }
 
@@ -132,6 +131,10 @@ static int check_fit(const job_prompt *p, request *r, const served_model *m, api
 {
     const char *field_name = r->chat ? "messages" : "prompt";
     size_t n = p->ids.n;
+    if (n == 0 && p->ids.n_dropped)
+        return api_error_set(e, 400, "invalid_value", field_name,
+                             "the prompt is empty: none of its %zu bytes has a token in this model's vocabulary",
+                             p->ids.n_dropped);
     if (n == 0) return api_error_set(e, 400, "invalid_value", field_name, "the prompt is empty; give it some text");
     if (n > (size_t)m->context)
         return api_error_set(e, 400, "context_length_exceeded", field_name,

@@ -106,6 +106,7 @@ def test_sampling_options_take_effect():
 def test_prompts_that_can_not_be(tmp_path):
     fails(1, "run", SMOLLM, "--raw", "", says="empty")
     fails(1, "run", SMOLLM, text="", says="empty")
+    fails(1, "run", SMOLLM, "--raw", text="\x04\x06", says="none of its 2 bytes has a token")
     fails(1, "run", GEMMA, "", says="empty")  # a model that begins every text with a token has none here either
     fails(1, "run", SMOLLM, "word " * 50, "--ctx", "32", says="context holds 32")
     fails(1, "run", SMOLLM, "hello", "--kv-memory", "4K", says="--kv-memory")

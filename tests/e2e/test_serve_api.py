@@ -305,6 +305,10 @@ def test_what_can_never_fit(server):
     error = reply.json["error"]
     assert reply.status == 400 and error["code"] == "context_length_exceeded" and error["param"] == "max_tokens" and "2047" in error["message"]
     assert server.post("/v1/completions", {"prompt": "x" * 4_000_000}).json["error"]["code"] == "context_length_exceeded"
+    for body in ({"prompt": "1 " * 20_000}, {"messages": [{"role": "user", "content": "1 " * 20_000}]}):
+        reply = server.post("/v1/chat/completions" if "messages" in body else "/v1/completions", body)
+        assert (reply.status, reply.json["error"]["code"], reply.json["error"]["param"]) == (400, "context_length_exceeded", next(iter(body)))
+        assert "more than 8192 tokens" in reply.json["error"]["message"]  # it isn't read to its end
     ids = [100] * 2040
     assert server.complete(ids, max_tokens=8, ignore_eos=True)["choices"][0]["finish_reason"] == "length"
     full = server.post("/v1/completions", {"prompt": ids, "ignore_eos": True}).json  # by default 16, as far as they fit
@@ -330,6 +334,16 @@ def test_large_answers(server):
 def test_a_deadline_ends_an_answer(server):
     answer = server.complete("Tell me everything.", max_tokens=1500, ignore_eos=True, timeout=0.2)
     assert answer["choices"][0]["finish_reason"] == "timeout" and answer["usage"]["completion_tokens"] < 1500
+
+
+def test_bytes_without_a_token_are_counted(server):
+    """SmolLM2's vocabulary has no token for some control characters."""
+    assert server.post("/tokenize", {"content": "a\x04b\x06\x04"}).json["dropped_bytes"] == 3
+    assert server.post("/tokenize", {"content": "ab"}).json["dropped_bytes"] == 0
+    reply = server.post("/v1/completions", {"prompt": "\x04\x06"})
+    assert (reply.status, reply.json["error"]["param"]) == (400, "prompt") and "none of its 2 bytes has a token" in reply.json["error"]["message"]
+    details = [server.complete(p, max_tokens=1)["usage"]["prompt_tokens_details"] for p in ("a\x04b", "ab")]
+    assert details[0]["dropped_bytes"] == 1 and "dropped_bytes" not in details[1]
 
 
 def test_tokenize_and_detokenize(server):

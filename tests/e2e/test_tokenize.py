@@ -65,7 +65,7 @@ def test_text_from_argument_and_input():
     assert works("tokenize", SMOLLM, text=b"\n\xc3\x1b") == b'    198  "\\n"\n    142  "\\xC3"\n    212  "\\x1B"\n'
     assert works("tokenize", SMOLLM, "--count", "Hello world") == b"2\n"
     found = json.loads(works("tokenize", GEMMA, "--json", "--special", "a<h1>\U0001f600"))
-    assert found == {"count": 4, "ids": [2, 236746, 184, 242398], "pieces": ["<bos>", "a", "<h1>", "\U0001f600"]}
+    assert found == {"count": 4, "ids": [2, 236746, 184, 242398], "pieces": ["<bos>", "a", "<h1>", "\U0001f600"], "dropped_bytes": 0}
 
 
 def test_control_tokens_only_where_asked_for():
@@ -101,6 +101,18 @@ def test_broken_utf8_reads_as_in_python():
     assert got == [text.decode("utf-8", "replace") for text in texts]
     pieces = json.loads(works("tokenize", GEMMA, "--json", text=b"\xf0\x9f"))["pieces"]
     assert pieces == ["\ufffd", "\ufffd"]
+
+
+def test_bytes_without_a_token_are_counted():
+    done = kvasir("tokenize", SMOLLM, "--json", text=b"a\x04\xffb\xc0")
+    assert done.returncode == 0 and json.loads(done.stdout)["dropped_bytes"] == 3
+    assert done.stderr == b"kvasir: bytes that have no token in this vocabulary were left out: 3\n"
+    assert json.loads(works("tokenize", SMOLLM, "--json", "a b"))["dropped_bytes"] == 0
+    missing = bytes(b for b in range(256) if kvasir("tokenize", SMOLLM, "--count", text=bytes([b])).stdout == b"0\n")
+    assert missing == bytes([4, 6, 0x13, 0x14, 0x16, 0x1D, 0xC0, 0xC1, 0xF1, 0xF2, *range(0xF5, 0x100)])
+    assert json.loads(works("tokenize", GEMMA, "--json", text=missing))["dropped_bytes"] == 0
+    done = kvasir("tokenize", SMOLLM, "--jsonl", text=lines(["a", "\x04", "b\x06"]))
+    assert done.stdout == b"[81]\n[]\n[82]\n" and done.stderr.count(b"left out: 1\n") == 2
 
 
 def test_bad_lines_are_named():

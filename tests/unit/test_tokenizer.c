@@ -113,6 +113,17 @@ static void bpe_bytes_without_a_token_are_left_out(void **state)
     tokenizer *t = open_vocab();
     IDS(t, "axb", 0, 'a', 'b');
     IDS(t, "x", 0);
+    status st = STATUS_INIT;
+    token_list l = {.n_dropped = 1};
+    assert_int_equal(tokenizer_encode(t, "axb x xx\xFFx", 10, (encode_options){0}, &l, &st), ST_OK);
+    assert_int_equal(l.n, 5);
+    assert_int_equal(l.n_dropped, 1 + 5);
+    l.limit = 7;
+    assert_int_equal(tokenizer_encode(t, "xaaa", 4, (encode_options){0}, &l, &st), ST_LIMIT);
+    assert_true(l.n == 5 && l.n_dropped == 6);
+    assert_int_equal(tokenizer_encode(t, "xaa", 3, (encode_options){0}, &l, &st), ST_OK);
+    assert_true(l.n == 7 && l.n_dropped == 7);
+    token_list_deinit(&l);
     tokenizer_free(t);
 }
 
