@@ -15,7 +15,7 @@
  * C4 A window group holds every row that a query at index >= len can see: rows > len - window; kv_seq_append drops what
  *    lies behind.
  * C5 Nothing allocates but the constructors (kv_cache_new, kv_seq_new, kv_seq_fork), the tree's nodes (kv_seq_match,
- *    kv_seq_share) and the audit.
+ *    kv_seq_share; kv_seq_truncate and kv_seq_copy where they cut what the tree has) and the audit.
  * C6 Blocks are free for the taking when they are FREE or CACHED: what the tree alone has is evicted as need be.
  * C7 A block that the tree has is full and never changes; a sequence and the tree, or two sequences, hold the same
  *    block for the same tokens of one salt as soon as both have shown it (kv_seq_share).

@@ -182,11 +182,17 @@ void kv_tree_prioritize(kv_tree *t, kv_node *n, int priority)
 
 kv_node *kv_tree_lock_prefix(kv_tree *t, kv_node *locked, int64_t n_blocks)
 {
-    (void)t;
+    kv_node *n = locked, *lower = NULL, *upper;
+    status ignored = STATUS_INIT;
     assert(locked->locks > 0);
-    while (kv_node_blocks(locked) > n_blocks) locked = locked->parent;
-    locked->locks++;
-    return locked;
+    for (; kv_node_blocks(n) > n_blocks; n = n->parent) lower = n;
+    uint32_t head = (uint32_t)(n_blocks - kv_node_blocks(n));
+    if (head && lower && node_new(t, &upper, head, &ignored) == ST_OK) {
+        node_split(t, lower, upper, head);
+        n = upper;
+    }
+    n->locks++;
+    return n;
 }
 
 int64_t kv_node_blocks(const kv_node *n)

@@ -21,7 +21,7 @@
  *    SHA-256(seed, salt). A hit compares tokens; keys name blocks to tiers and peers (I4).
  * T5 match: O(matched tokens + nodes log siblings); insert the same; evict O(log nodes). Nothing else walks the tree
  *    but the audit and kv_tree_walk.
- * T6 Operations do all or nothing; only insert and lock allocate.
+ * T6 Operations do all or nothing; only insert, lock and lock_prefix allocate.
  * Threads: one writer (the engine's step).
  */
 #ifndef KVASIR_CACHE_TREE_H
@@ -70,8 +70,8 @@ int kv_tree_lock(kv_tree *t, uint64_t salt, const kv_match *m, int priority, kv_
 void kv_tree_unlock(kv_tree *t, kv_node *n); /* a use ends: the path is the last used now */
 /* What insert makes has no priority yet (it counts as 0): gives it to the path that ends at n, where it is higher. */
 void kv_tree_prioritize(kv_tree *t, kv_node *n, int priority);
-/* A second lock on the path, as far as n_blocks blocks: on the deepest node that ends there or before. Never fails.
- * Returns that node; kv_node_blocks tells how far it reaches. */
+/* A second lock on the path, as far as n_blocks blocks (a node is split where they end inside one). Never fails: without
+ * memory for a split it is on the node above. Returns the node; kv_node_blocks tells how far it reaches. */
 kv_node *kv_tree_lock_prefix(kv_tree *t, kv_node *locked, int64_t n_blocks);
 int64_t kv_node_blocks(const kv_node *n); /* from the root to the end of its run */
 

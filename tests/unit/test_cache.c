@@ -121,6 +121,39 @@ static void test_truncate_into_a_shared_block(void **state)
     kv_cache_free(c);
 }
 
+/* What a sequence holds stays in the tree, also when a cut ends inside a node's run: evicting all that can go leaves it
+ * for the next prompt, and a fork likewise. */
+static void test_a_cut_keeps_its_place_in_the_tree(void **state)
+{
+    (void)state;
+    kv_cache *c = make_cache(config_of(8, "f16", 200, 0));
+    int32_t ids[40];
+    for (int i = 0; i < 40; i++) ids[i] = i;
+    for (int forks = 0; forks < 2; forks++) {
+        kv_seq *s = make_seq(c), *f = NULL;
+        kv_seq_match(s, 1, ids, 0, 0);
+        append(s, 20);
+        append(s, 20);
+        kv_seq_share(s, ids); /* five blocks, one node */
+        if (forks) f = fork_at(s, 19), truncate_to(s, 0);
+        else truncate_to(s, 19);
+        kv_seq *other = make_seq(c); /* what it leaves is younger: the first one's go before */
+        kv_seq_match(other, 2, ids, 0, 0);
+        append(other, 16);
+        kv_seq_share(other, ids);
+        kv_seq_free(other);
+        for (int g = 0; g < 2; g++)
+            while (kv_tree_evict(kv_cache_tree(c), g)) {}
+        audit(c);
+        assert_int_equal(kv_cache_match(c, 1, ids, 40, NULL), 16);
+        assert_int_equal(kv_tree_count(kv_cache_tree(c)).blocks, 2);
+        kv_seq_free(f);
+        kv_seq_free(s);
+        kv_tree_clear(kv_cache_tree(c));
+    }
+    kv_cache_free(c);
+}
+
 static void test_a_window_cannot_be_cut_far_back(void **state)
 {
     (void)state;
@@ -389,6 +422,7 @@ int main(void)
         cmocka_unit_test(test_fork_copies_less_than_a_block),
         cmocka_unit_test(test_sixteen_branches_of_a_conversation),
         cmocka_unit_test(test_truncate_into_a_shared_block),
+        cmocka_unit_test(test_a_cut_keeps_its_place_in_the_tree),
         cmocka_unit_test(test_a_window_cannot_be_cut_far_back),
         cmocka_unit_test(test_drafts_stand_apart),
         cmocka_unit_test(test_a_move_keeps_a_sequence_waiting),

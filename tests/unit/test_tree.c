@@ -184,24 +184,30 @@ static void test_locks(void **state)
     fell(&f);
 }
 
-/* A lock inside a run goes back to where a node ends. */
+/* A lock inside a run splits it there; without memory for that it goes back to where a node ends. */
 static void test_prefix_inside_a_run(void **state)
 {
     (void)state;
-    forest f = plant(0, 0);
-    status st = STATUS_INIT;
-    kv_node *n = lock(&f, 1, "");
-    assert_int_equal(kv_tree_insert(f.t, &n, tokens("aaaabbbb"), 2, NULL, &st), ST_OK);
-    kv_node *prefix = kv_tree_lock_prefix(f.t, n, 1);
-    assert_int_equal(kv_node_blocks(prefix), 0);
-    /* It goes on from the root over blocks that are there: they are found, not made again. */
-    assert_int_equal(kv_tree_insert(f.t, &prefix, tokens("aaaaxxxx"), 2, NULL, &st), ST_OK);
-    assert_int_equal(kv_node_blocks(prefix), 2);
-    assert_int_equal(kv_tree_count(f.t).blocks, 3);
-    audit(f.t);
-    kv_tree_unlock(f.t, prefix);
-    kv_tree_unlock(f.t, n);
-    fell(&f);
+    for (int fails = 0; fails < 2; fails++) {
+        forest f = plant(0, 0);
+        status st = STATUS_INIT;
+        kv_node *n = lock(&f, 1, "");
+        assert_int_equal(kv_tree_insert(f.t, &n, tokens("aaaabbbbcccc"), 3, NULL, &st), ST_OK);
+        mem_fail_after(fails);
+        kv_node *prefix = kv_tree_lock_prefix(f.t, n, 1);
+        mem_fail_after(0);
+        assert_int_equal(kv_node_blocks(prefix), fails ? 0 : 1);
+        assert_int_equal(kv_node_blocks(n), 3);
+        /* It goes on over blocks that are there: they are found, not made again. */
+        const char *more = fails ? "aaaaxxxx" : "xxxx";
+        assert_int_equal(kv_tree_insert(f.t, &prefix, tokens(more), fails ? 2 : 1, NULL, &st), ST_OK);
+        assert_int_equal(kv_node_blocks(prefix), 2);
+        assert_int_equal(kv_tree_count(f.t).blocks, 4);
+        audit(f.t);
+        kv_tree_unlock(f.t, prefix);
+        kv_tree_unlock(f.t, n);
+        fell(&f);
+    }
 }
 
 /* A leaf whose blocks are in use frees nothing: the next one goes as well. */
@@ -417,8 +423,8 @@ static void test_memory(void **state)
     assert_int_equal(n, 5);
     assert_int_equal(ids[0], 2);
     assert_int_equal(kv_node_blocks(at), 4);
-    uint64_t calls = mem_stats().calls;
     kv_tree_unlock(f.t, kv_tree_lock_prefix(f.t, at, 1));
+    uint64_t calls = mem_stats().calls;
     kv_tree_unlock(f.t, at);
     pool_unref(f.pools[0], 4);
     pool_unref(f.pools[0], 5);
