@@ -62,7 +62,7 @@ static int add_session(engine *e, session *s, int64_t most)
     bool all_logits = s->params.prompt_logprobs && s->n_reported < s->n_prompt;
     status st = STATUS_INIT;
     if (n == 0 || !make_room(e, s, n)) return 0;
-    session_admitted(s);
+    session_admitted(s, kv_seq_len(s->seq));
     e->owners[e->n_seqs] = s;
     if (engine_add_rows(e, s->seq, s->ids + kv_seq_len(s->seq), n, all_logits, &st)) return session_fail(s, &st), 0;
     e->rows[e->n_rows - 1].wants_logits |= n == pending;
@@ -82,12 +82,12 @@ static bool at_prompt(const engine *e, const session *s)
  * its rows for longer than s. */
 static bool prefix_is_coming(const engine *e, const session *s)
 {
-    if (!kv_cache_tree(e->cache) || s->params.prompt_logprobs) return false;
+    if (!kv_cache_tree(e->cache)) return false;
     int64_t b = kv_cache_block_tokens(e->cache), cached = session_cached(s, NULL);
     for (const session *r = e->sessions; r; r = r->next) {
         if (!r->running || r->params.salt != s->params.salt || r->params.priority < s->params.priority) continue;
         if (!at_prompt(e, r)) continue;
-        int64_t same = 0, most = lesser(s->n_ids - 1, r->n_ids);
+        int64_t same = 0, most = lesser(session_reusable(s), r->n_ids);
         while (same < most && r->ids[same] == s->ids[same]) same++;
         if (same / b * b > cached) return true;
     }

@@ -144,7 +144,8 @@ int64_t session_longest(const session *s)
 static int copy_ids(session *s, const int32_t *ids, size_t n, status *st)
 {
     s->n_ids = s->n_prompt = (int64_t)n;
-    int64_t need = session_longest(s) + 1;
+    int64_t most = session_longest(s) + 1, need = most;
+    if (s->params.overflow == OVERFLOW_WINDOW) need += s->n_prompt;
     if (need > s->max_ids) {
         int32_t *more = mem_resize(s->ids, (size_t)need, sizeof *more);
         if (!more) {
@@ -155,6 +156,8 @@ static int copy_ids(session *s, const int32_t *ids, size_t n, status *st)
         s->max_ids = need;
     }
     memcpy(s->ids, ids, n * sizeof *ids);
+    s->prompt = s->ids;
+    if (s->params.overflow == OVERFLOW_WINDOW) s->prompt = memcpy(s->ids + most, ids, n * sizeof *ids);
     return ST_OK;
 }
 
@@ -193,37 +196,39 @@ int session_fork(session *s, session *leader, uint32_t choice, const session_cal
     if (s == leader || !leader->sampler || !leader->n_prompt)
         return status_set(st, ST_ARG, STATUS_NO_POS, "a fork needs another session, one that has been started");
     session_stop(s);
+    while (leader->leader) leader = leader->leader; /* of the same prompt, and the one that computes it */
     generate_params p = leader->params;
     p.stop = (const char *const *)leader->stops.strings;
     p.stop_tokens = leader->stop_tokens;
     p.sampling = sampler_get_params(leader->sampler);
     p.sampling.choice = choice;
     p.prompt_logprobs = false;
-    if (copy_params(s, &p, cb, st) || copy_ids(s, leader->ids, (size_t)leader->n_prompt, st)) return st->code;
+    if (copy_params(s, &p, cb, st) || copy_ids(s, leader->prompt, (size_t)leader->n_prompt, st)) return st->code;
     begin(s);
     if (session_active(leader) && leader->stats.generated_tokens == 0) s->leader = leader;
     return ST_OK;
 }
 
+int64_t session_reusable(const session *s)
+{
+    return s->n_reported < s->n_prompt ? 0 : s->n_ids - 1;
+}
+
 int64_t session_cached(const session *s, uint32_t *in_use)
 {
-    int64_t most = s->params.prompt_logprobs ? 0 : s->n_ids - 1;
-    return kv_cache_match(s->e->cache, s->params.salt, s->ids, most, in_use);
+    return kv_cache_match(s->e->cache, s->params.salt, s->ids, session_reusable(s), in_use);
 }
 
 void session_admit(session *s)
 {
-    /* The last token is always computed, since its logits are wanted; with prompt_logprobs, all that are not told. */
-    int64_t most = s->n_reported < s->n_prompt ? 0 : s->n_ids - 1;
-    kv_seq_match(s->seq, s->params.salt, s->ids, most, s->params.priority);
+    kv_seq_match(s->seq, s->params.salt, s->ids, session_reusable(s), s->params.priority);
     enter_batch(s);
 }
 
-void session_admitted(session *s)
+void session_admitted(session *s, int64_t found)
 {
     engine_stats *stats = &s->e->stats;
     if (s->admitted_ns) return;
-    int64_t found = kv_seq_len(s->seq);
     s->admitted_ns = clock_ns();
     s->stats.queue_s = (double)(s->admitted_ns - s->start_ns) * 1e-9;
     s->stats.reused_tokens = found < s->n_prompt ? found : s->n_prompt;
@@ -252,15 +257,15 @@ static bool has_room_for_fork(const engine *e)
     return e->n_running < e->max_running;
 }
 
+/* The rows are of use while neither has moved on from its prompt. Without them, or without room, the fork waits for its
+ * turn, and finds in the tree what it can. */
 void session_join_leader(session *s)
 {
     const session *leader = s->forked_from;
-    status ignored = STATUS_INIT; /* without room it waits for its turn, and finds in the tree what it can */
+    status ignored = STATUS_INIT;
     s->forked_from = NULL;
-    if (!session_active(s) || !has_room_for_fork(s->e) || kv_seq_copy(s->seq, leader->seq, s->n_prompt, &ignored))
-        return;
-    enter_batch(s);
-    session_admitted(s);
+    if (!session_active(s) || s->n_dropped || leader->n_dropped || !has_room_for_fork(s->e)) return;
+    if (kv_seq_copy(s->seq, leader->seq, s->n_prompt, &ignored) == ST_OK) enter_batch(s);
 }
 
 void session_expire(session *s)
@@ -279,7 +284,7 @@ void session_end(session *s)
     if (s->params.pin_s > 0 && s->finish != FINISH_ERROR) {
         int64_t pinned;
         status ignored = STATUS_INIT; /* too many pins: this prompt goes like any other */
-        engine_pin(e, s->params.salt, s->ids, (size_t)s->n_prompt, s->params.pin_s, &pinned, &ignored);
+        engine_pin(e, s->params.salt, s->prompt, (size_t)s->n_prompt, s->params.pin_s, &pinned, &ignored);
     }
     if (s->cb.on_finish) s->cb.on_finish(s->cb.user, s->finish);
 }

@@ -9,7 +9,8 @@ struct session {
     engine *e;
     session *next; /* in the engine's list */
     kv_seq *seq;
-    int32_t *ids; /* [max_ids] */
+    int32_t *ids;    /* [max_ids], of which n_ids count */
+    int32_t *prompt; /* [n_prompt]: the front of ids, or behind them where ids may move on from it (OVERFLOW_WINDOW) */
     int64_t n_ids, max_ids, n_dropped, n_prompt;
     /* Where it stands: begun and not over; among those, in the batch or waiting; waiting for leader's first logits. */
     bool begun, running;
@@ -32,7 +33,10 @@ struct session {
 
 /* Tokens that are not in the cache yet. */
 int64_t session_pending(const session *s);
-/* As kv_cache_match, of a waiting session. */
+/* How many of a waiting session's tokens may come from the cache. The last one is always computed, since its logits are
+ * wanted; while logprobs of the prompt are still to be told, all are. */
+int64_t session_reusable(const session *s);
+/* As kv_cache_match, of those. */
 int64_t session_cached(const session *s, uint32_t *in_use);
 /* Tokens that the session may come to. */
 int64_t session_longest(const session *s);
@@ -43,10 +47,10 @@ void session_take_logits(session *s, const float *logits);
 /* A row of the prompt before the last: the logprob of the token that follows it. */
 void session_report_prompt(session *s, int64_t position, const float *logits);
 void session_fail(session *s, const status *st);
-/* Into the batch, with what the cache has of its tokens; it stays there; it didn't fit after all; out of it again, its
- * blocks left to the tree. */
+/* Into the batch, with what the cache has of its tokens; it stays there, having found so many of them; it didn't fit
+ * after all; out of it again, its blocks left to the tree. */
 void session_admit(session *s);
-void session_admitted(session *s);
+void session_admitted(session *s, int64_t found);
 void session_withdraw(session *s);
 void session_preempt(session *s);
 /* Into the batch with the rows of the session that it is a fork of, where there is room. */

@@ -40,6 +40,7 @@ static void take_first_logits(session *leader, const float *logits)
         if (f->leader != leader || !session_active(f)) continue;
         f->leader = NULL;
         f->forked_from = leader;
+        session_admitted(f, f->n_prompt);
         session_take_logits(f, logits);
     }
 }
@@ -89,7 +90,8 @@ static void end_finished(engine *e)
 
 static void tell_progress(session *s)
 {
-    int64_t left = s->n_prompt - kv_seq_len(s->seq), done = s->pending_at_start - (left > 0 ? left : 0);
+    int64_t left = s->stats.generated_tokens ? 0 : s->n_prompt - kv_seq_len(s->seq);
+    int64_t done = s->pending_at_start - (left > 0 ? left : 0);
     if (!session_active(s) || done <= s->progress) return;
     s->progress = done;
     if (s->cb.on_progress) s->cb.on_progress(s->cb.user, done, s->pending_at_start);

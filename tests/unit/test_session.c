@@ -251,6 +251,51 @@ static void window_of_the_smallest_contexts(void **state)
     }
 }
 
+/* A fork whose first token overflows the context has moved on from the prompt, while its leader, which that token ends,
+ * still has all rows of it: they are of no use to the fork, which goes by itself. A fork of an answer that has moved on
+ * begins with the prompt, not with what is left of it. */
+static void forks_of_a_full_context(void **state)
+{
+    talk_world *w = *state;
+    enum { CONTEXT = 48 };
+    int32_t ids[CONTEXT];
+    tiny_ids(ids, CONTEXT, 15);
+    engine *e = talk_engine(w->llama, w->team, (engine_config){.context = CONTEXT, .n_sessions = 3});
+    talk leader, alone, fork;
+    talk_open(&leader, e);
+    talk_open(&alone, e);
+    talk_open(&fork, e);
+    generate_params p = talk_params(70);
+    p.ignore_eos = true;
+    p.overflow = OVERFLOW_WINDOW;
+    p.sampling.temperature = 2;
+    p.sampling.seed = 3;
+    talk_answer(&leader, e, ids, CONTEXT, &p);
+    int32_t first = leader.tokens[0];
+    p.sampling.choice = 1;
+    p.stop_tokens = &first, p.n_stop_tokens = 1;
+    talk_answer(&alone, e, ids, CONTEXT, &p);
+    assert_true(alone.n > 1 && alone.n_drops > 0);
+    p.sampling.choice = 0;
+    talk_start(&leader, ids, CONTEXT, &p);
+    status st = STATUS_INIT;
+    session_callbacks cb = talk_callbacks(&fork);
+    assert_int_equal(session_fork(fork.s, leader.s, 1, &cb, &st), ST_OK);
+    talk_run(e);
+    assert_int_equal(session_finish(leader.s), FINISH_STOP);
+    assert_int_equal(leader.n, 1);
+    talk_same(&fork, &alone);
+    /* of `alone`, which has dropped most of its prompt */
+    cb = talk_callbacks(&fork);
+    assert_int_equal(session_fork(fork.s, alone.s, 0, &cb, &st), ST_OK);
+    talk_run(e);
+    talk_same(&fork, &leader);
+    session_free(leader.s);
+    session_free(alone.s);
+    session_free(fork.s);
+    engine_free(e);
+}
+
 static void check_reuse(talk_world *w, const model *m, bool windowed)
 {
     int32_t ids[90];
@@ -480,6 +525,7 @@ int main(void)
         cmocka_unit_test(context_ends_the_answer),
         cmocka_unit_test(window_keeps_the_beginning_and_the_newest),
         cmocka_unit_test(window_of_the_smallest_contexts),
+        cmocka_unit_test(forks_of_a_full_context),
         cmocka_unit_test(prefix_is_reused),
         cmocka_unit_test(logprobs_are_the_models),
         cmocka_unit_test(bad_starts),

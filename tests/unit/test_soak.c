@@ -24,7 +24,7 @@ typedef struct soak {
     kind *kinds; /* [N_KINDS] */
     talk slots[N_SLOTS];
     const kind *of[N_SLOTS]; /* NULL = idle */
-    int n_started, n_completed, n_cancelled, n_late, n_failed;
+    int n_started, n_completed, n_cancelled, n_late, n_failed, n_not_started, n_forks;
 } soak;
 
 static uint64_t roll(soak *k, uint64_t n)
@@ -56,10 +56,12 @@ static void make_kinds(soak *k, const model *m)
     engine_free(e);
 }
 
-/* Starts a random kind in an idle slot: as a fork where another slot has the same prompt's leader. */
+/* Starts a random kind in an idle slot: as a fork where another slot has the same prompt's leader. It fails only where
+ * memory does. */
 static void start(soak *k, int slot)
 {
     status st = STATUS_INIT;
+    session *leader = NULL;
     const kind *d = &k->kinds[roll(k, N_KINDS)];
     talk *t = &k->slots[slot];
     session_callbacks cb = talk_callbacks(t);
@@ -67,19 +69,23 @@ static void start(soak *k, int slot)
     p.priority = (int)roll(k, 2);
     p.pin_s = roll(k, 40) == 0 ? 1e-6 : 0;
     p.deadline_s = roll(k, 40) == 0 ? 1e-9 : 0;
-    for (int i = 0; i < N_SLOTS; i++)
-        if (i != slot && k->of[i] == d && roll(k, 2)) {
-            if (session_fork(t->s, k->slots[i].s, d->p.sampling.choice, &cb, &st)) return;
-            k->of[slot] = d;
-            k->n_started++;
-            return;
-        }
-    if (session_start(t->s, d->ids, d->n, &p, &cb, &st)) {
-        assert_int_equal(st.code, ST_NOMEM);
+    for (int i = 0; i < N_SLOTS && !leader; i++)
+        if (i != slot && k->of[i] == d && roll(k, 2)) leader = k->slots[i].s;
+    bool fails = roll(k, 20) == 0;
+    if (fails) mem_fail_after(1 + (int64_t)roll(k, 8));
+    int rc = leader ? session_fork(t->s, leader, d->p.sampling.choice, &cb, &st)
+                    : session_start(t->s, d->ids, d->n, &p, &cb, &st);
+    mem_fail_after(0);
+    if (rc) {
+        assert_true(fails);
+        assert_int_equal(rc, ST_NOMEM);
+        assert_false(session_active(t->s));
+        k->n_not_started++;
         return;
     }
     k->of[slot] = d;
     k->n_started++;
+    k->n_forks += leader != NULL;
 }
 
 static void look_at(soak *k, int slot)
@@ -148,6 +154,7 @@ static void run(void **state, const model *m, const char *policy)
     for (int i = 0; i < N_SLOTS; i++) look_at(k, i);
     engine_stats s = engine_get_stats(k->e);
     assert_true(k->n_completed > n_requests / 2);
+    assert_true(k->n_not_started > 0 && k->n_forks > 0);
     assert_true(k->n_cancelled > 0 && k->n_late > 0 && s.preemptions > 0 && s.reused_tokens > 0);
     assert_true(mem_stats().bytes < early_bytes + early_bytes / 10);
     kv_cache *c = engine_cache(k->e);
