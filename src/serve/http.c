@@ -8,23 +8,22 @@
 #include <strings.h>
 #include <sys/socket.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
+#include "serve/refusal.h"
 
-#define MAX_BODIES 16 /* of the largest size, in memory at once */
 #define MAX_UNSENT_BYTES (64 << 10) /* that the system takes ahead of a client, which hide how slow it is */
 
 static const route routes[] = {
-    {"POST", "/v1/chat/completions", false, true, handle_chat},
-    {"POST", "/v1/completions", false, true, handle_completion},
-    {"GET", "/v1/models", false, true, handle_models},
-    {"GET", "/v1/models/", false, true, handle_model},
-    {"GET", "/v1/kv", false, true, handle_kv},
-    {"POST", "/tokenize", false, true, handle_tokenize},
-    {"POST", "/detokenize", false, true, handle_detokenize},
-    {"GET", "/health", true, false, handle_health},
-    {"GET", "/ready", true, false, handle_ready},
-    {"GET", "/metrics", false, false, handle_metrics},
+    {"POST", "/v1/chat/completions", false, WHILE_READY, handle_chat},
+    {"POST", "/v1/completions", false, WHILE_READY, handle_completion},
+    {"GET", "/v1/models", false, ONCE_LOADED, handle_models},
+    {"GET", "/v1/models/", false, ONCE_LOADED, handle_model},
+    {"GET", "/v1/kv", false, ONCE_LOADED, handle_kv},
+    {"POST", "/tokenize", false, WHILE_READY, handle_tokenize},
+    {"POST", "/detokenize", false, WHILE_READY, handle_detokenize},
+    {"GET", "/health", true, ALWAYS, handle_health},
+    {"GET", "/ready", true, ALWAYS, handle_ready},
+    {"GET", "/metrics", false, ALWAYS, handle_metrics},
 };
 
 static const route *find_route(const char *path)
@@ -106,7 +105,8 @@ static int check_head(exchange *x, const char *method, api_error *e)
 static int check_state(const exchange *x, api_error *e)
 {
     int state = atomic_load(&x->s->state);
-    if (!x->route->needs_model || state == SERVER_READY) return 0;
+    if (x->route->when == ALWAYS || state == SERVER_READY) return 0;
+    if (x->route->when == ONCE_LOADED && state == SERVER_DRAINING) return 0;
     return state == SERVER_LOADING ? api_error_set(e, 503, "loading", NULL, "the model is still being loaded")
                                    : api_error_set(e, 503, "shutting_down", NULL, "the server is shutting down");
 }
@@ -130,57 +130,33 @@ static enum MHD_Result exchange_begin(server *s, struct MHD_Connection *connecti
     return has_body ? http_error(x, &x->refused) : MHD_YES;
 }
 
-/* libmicrohttpd takes no response in the middle of a body, and a body without a stated length may never end: the
- * response is written past it, and the connection closed. */
+/* A body without a stated length may never end: the connection is closed in the middle of it. */
 static enum MHD_Result refuse_body(exchange *x)
 {
     api_error e;
-    strbuf body;
-    char head[256];
-    const server_config *c = &x->s->config;
     if (x->body.over_limit)
         api_error_set(&e, 413, "body_too_large", NULL, "the body is too large; at most %zu bytes are taken",
-                      c->max_body_bytes);
+                      x->s->config.max_body_bytes);
     else api_error_nomem(&e);
-    strbuf_init(&body, 0);
-    api_error_json(&e, &body);
-    int n =
-        snprintf(head, sizeof head,
-                 "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
-                 e.http_status, MHD_get_reason_phrase_for((unsigned)e.http_status), body.n_bytes);
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (info && !body.failed) {
-        struct iovec parts[] = {{head, (size_t)n}, {body.data, body.n_bytes}};
-        struct msghdr m = {.msg_iov = parts, .msg_iovlen = 2};
-        if (sendmsg(info->connect_fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
-            metrics_response(&x->s->figures, e.http_status);
-    }
-    strbuf_deinit(&body);
+    if (info) refusal_write(info->connect_fd, &e, &x->s->figures);
     return MHD_NO;
 }
 
 static enum MHD_Result exchange_body(exchange *x, const char *bytes, size_t *n)
 {
-    server *s = x->s;
     strbuf_add(&x->body, bytes, *n);
-    x->counted_bytes += *n;
-    s->bodies_bytes += *n;
+    bool open = watch_body(x->s->watch, x->watched, *n);
     *n = 0;
-    bool too_much = s->bodies_bytes / MAX_BODIES > s->config.max_body_bytes;
-    return x->body.failed || too_much ? refuse_body(x) : MHD_YES;
-}
-
-void http_forget_body(exchange *x)
-{
-    x->s->bodies_bytes -= x->counted_bytes;
-    x->counted_bytes = 0;
+    if (!open) return MHD_NO;
+    return x->body.failed ? refuse_body(x) : MHD_YES;
 }
 
 /* The request is whole, or its connection was resumed. */
 static enum MHD_Result exchange_handle(exchange *x)
 {
     api_error e;
-    if (!x->job) watch_answering(x->s->watch, x->watched, NULL);
+    if (!x->job && !watch_working(x->s->watch, x->watched, NULL)) return MHD_NO;
     if (x->refused.http_status) return http_error(x, &x->refused);
     if (!x->job && check_state(x, &e)) return http_error(x, &e);
     return x->route->handle(x);
@@ -203,8 +179,7 @@ void http_completed(void *cls, struct MHD_Connection *connection, void **state, 
     (void)how;
     if (!x) return;
     if (x->job) atomic_store(&x->job->cancelled, true); /* of no effect when it is done */
-    watch_receiving(s->watch, x->watched);
-    http_forget_body(x);
+    watch_next(s->watch, x->watched);
     strbuf_deinit(&x->body);
     strbuf_deinit(&x->out);
     job_unref(x->job);

@@ -29,7 +29,6 @@ struct server {
     watch *watch;
     metrics figures;
     struct MHD_Daemon *daemon;
-    size_t bodies_bytes; /* of all bodies that are coming in; the HTTP thread's */
     int port;
     _Atomic int state; /* what follows is constant once it is not LOADING */
     served_model model;
@@ -50,7 +49,6 @@ typedef struct exchange {
     const char *path;
     api_error refused; /* seen in the headers, told when the request is whole */
     strbuf body;
-    size_t counted_bytes; /* of it, in the server's bodies_bytes */
     job *job;
     bool writing; /* a worker writes the job's answer, or has done so */
     strbuf out;   /* a long answer, or what is sent next of a stream */
@@ -59,10 +57,12 @@ typedef struct exchange {
     bool ended;
 } exchange;
 
+typedef enum route_time { ALWAYS, ONCE_LOADED, WHILE_READY } route_time;
+
 typedef struct route {
     const char *method, *path; /* a path that ends with a slash is a prefix */
     bool open;                 /* no key is asked for */
-    bool needs_model;
+    route_time when;
     enum MHD_Result (*handle)(exchange *x);
 } route;
 
@@ -78,8 +78,6 @@ enum MHD_Result http_reply(exchange *x, int code, const char *type, strbuf *b);
 enum MHD_Result http_error(exchange *x, const api_error *e);
 /* Headers that every response has, then the response itself, which is given up. */
 enum MHD_Result http_queue(exchange *x, int code, const char *type, struct MHD_Response *r);
-/* The body has come, and is no longer this thread's. */
-void http_forget_body(exchange *x);
 /* Suspends the connection until the job has something for it. With the job's lock. */
 void http_wait(exchange *x);
 void http_resume(void *connection); /* a job's */

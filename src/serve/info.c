@@ -114,7 +114,7 @@ enum MHD_Result handle_kv(exchange *x)
             api_error_nomem(&e);
             return http_error(x, &e);
         }
-        watch_answering(x->s->watch, x->watched, j);
+        watch_working(x->s->watch, x->watched, j);
         engine_loop_audit(x->s->loop, j);
     }
     if (x->job) {

@@ -82,6 +82,8 @@ void kv_report_take(kv_report *r, const job *running)
     for (int g = 0; g < kv_cache_n_groups(c); g++)
         r->groups[g] = (kv_group_report){pool_count(kv_cache_pool(c, g)), kv_cache_copied_rows(c, g)};
     if (kv_cache_tree(c)) r->tree = kv_tree_count(kv_cache_tree(c));
+    r->bytes = kv_cache_bytes(c);
+    r->capacity_tokens = kv_cache_capacity_tokens(c);
     r->n_sequences = 0;
     for (const job *j = running; j; j = j->next)
         for (size_t i = 0; i < j->n_choices; i++)
@@ -102,8 +104,8 @@ void kv_report_json(strbuf *out, const kv_report *r, const char *audit, double a
     strbuf_printf(out,
                   "{\"format\":\"%s\",\"block_tokens\":%d,\"bytes\":%llu,\"capacity_tokens\":%llu,\"context\":%d,"
                   "\"groups\":[",
-                  kv_cache_format(c)->name, kv_cache_block_tokens(c), (unsigned long long)kv_cache_bytes(c),
-                  (unsigned long long)kv_cache_capacity_tokens(c), engine_context(r->e));
+                  kv_cache_format(c)->name, kv_cache_block_tokens(c), (unsigned long long)r->bytes,
+                  (unsigned long long)r->capacity_tokens, engine_context(r->e));
     for (int g = 0; g < kv_cache_n_groups(c); g++) group_json(out, r, g);
     strbuf_puts(out, "],\"tree\":");
     if (kv_cache_tree(c)) tree_json(out, kv_tree_policy(kv_cache_tree(c)), &r->tree);

@@ -26,6 +26,7 @@ typedef struct kv_sequence_report {
 
 typedef struct kv_report {
     const engine *e; /* for what is constant */
+    uint64_t bytes, capacity_tokens;
     kv_group_report groups[KV_MAX_GROUPS];
     kv_tree_counts tree;
     kv_sequence_report *sequences;

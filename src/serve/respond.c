@@ -22,9 +22,9 @@ enum MHD_Result http_queue(exchange *x, int code, const char *type, struct MHD_R
     if (type) MHD_add_response_header(r, "Content-Type", type);
     add_cors(x, r);
     if (x->job && *x->job->request.ignored) MHD_add_response_header(r, "X-Kvasir-Ignored", x->job->request.ignored);
-    metrics_response(&x->s->figures, code);
-    watch_sending(x->s->watch, x->watched, true);
-    enum MHD_Result done = MHD_queue_response(x->connection, (unsigned)code, r);
+    bool open = watch_sending(x->s->watch, x->watched, x->out.n_bytes);
+    if (open) metrics_response(&x->s->figures, code);
+    enum MHD_Result done = !open ? MHD_NO : MHD_queue_response(x->connection, (unsigned)code, r);
     MHD_destroy_response(r);
     return done;
 }
@@ -44,8 +44,8 @@ static ssize_t read_answer(void *cls, uint64_t pos, char *to, size_t max)
 {
     exchange *x = cls;
     size_t left = x->out.n_bytes - (size_t)pos, n = left < max ? left : max;
+    if (!watch_sending(x->s->watch, x->watched, x->out.n_bytes)) return MHD_CONTENT_READER_END_WITH_ERROR;
     memcpy(to, x->out.data + pos, n);
-    watch_sending(x->s->watch, x->watched, true);
     return (ssize_t)n;
 }
 
@@ -102,8 +102,7 @@ enum MHD_Result http_offload(exchange *x, job *j)
         size_t n_bytes = x->body.n_bytes;
         j->body = x->body;
         strbuf_init(&x->body, 0);
-        http_forget_body(x);
-        watch_answering(x->s->watch, x->watched, j);
+        watch_working(x->s->watch, x->watched, j);
         x->job = j;
         pthread_mutex_lock(&j->lock);
         http_wait(x);

@@ -11,7 +11,10 @@
 #include "base/mem.h"
 #include "serve/http.h"
 
-#define QUEUED_BODIES 4 /* of the largest size, that wait for a worker */
+#define RECEIVED_BODIES 16 /* of the largest size, that come in at once */
+#define QUEUED_BODIES 4    /* of the largest size, that wait for a worker */
+#define UNSENT_ANSWERS 4   /* of the largest size, that are being fetched */
+#define SPARE_BYTES ((size_t)64 << 10) /* what every connection may hold */
 #define FLUSH_MS 2000 /* for responses that are ready when the engine is done */
 
 server_config server_defaults(void)
@@ -22,6 +25,8 @@ server_config server_defaults(void)
                            .max_body_bytes = (size_t)16 << 20,
                            .max_header_bytes = (size_t)32 << 10,
                            .request_timeout_s = 60,
+                           .body_grace_s = 5,
+                           .body_rate_bytes_s = 1024,
                            .comment_interval_s = 5,
                            .work_queue = 512};
 }
@@ -92,8 +97,15 @@ int server_new(server **out, const server_config *c, status *st)
     s->config = *c;
     metrics_init(&s->figures);
     pthread_mutex_init(&s->lock, NULL);
-    watch_limits limits = {c->request_timeout_s, c->request_timeout_s, c->comment_interval_s};
-    if ((c->api_key_file && auth_load(&s->keys, c->api_key_file, st)) || watch_new(&s->watch, &limits, st) ||
+    watch_limits limits = {.request_s = c->request_timeout_s,
+                           .grace_s = c->body_grace_s,
+                           .rate = c->body_rate_bytes_s,
+                           .bodies_bytes = RECEIVED_BODIES * c->max_body_bytes,
+                           .answers_bytes = UNSENT_ANSWERS * JOB_MAX_ANSWER_BYTES,
+                           .spare_bytes = SPARE_BYTES,
+                           .send_s = c->request_timeout_s,
+                           .comment_s = c->comment_interval_s};
+    if ((c->api_key_file && auth_load(&s->keys, c->api_key_file, st)) || watch_new(&s->watch, &limits, &s->figures, st) ||
         start_daemon(s, st)) {
         server_free(s);
         return st->code;

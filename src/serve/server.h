@@ -31,6 +31,8 @@ typedef struct server_config {
     size_t max_body_bytes;
     size_t max_header_bytes;
     double request_timeout_s;  /* for a request to come in, an answer to be fetched, a connection to be idle */
+    double body_grace_s;       /* a body brings, in each span of that length, */
+    double body_rate_bytes_s;  /* so many bytes a second: else it is refused */
     double comment_interval_s; /* of silence in a stream, before a comment is sent */
     int work_queue;            /* requests that wait to be read, small ones and large ones */
     bool vllm_metrics;
@@ -46,7 +48,8 @@ typedef struct server_model {
 
 typedef struct server server;
 
-/* 127.0.0.1, port 8080, no keys, no CORS, 1024 connections, 16 MiB, 32 KiB, 60 s, 5 s, 512. */
+/* 127.0.0.1, port 8080, no keys, no CORS, 1024 connections, 16 MiB, 32 KiB, 60 s, 1 KiB/s over 5 s, comments after 5 s,
+ * queues of 512. */
 server_config server_defaults(void);
 /* The texts of c outlive the server. ST_IO when the address can't be listened on. */
 int server_new(server **out, const server_config *c, status *st);

@@ -34,7 +34,8 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *to, size_t max)
         collect(x);
         pthread_mutex_unlock(&x->job->lock);
     }
-    watch_sending(x->s->watch, x->watched, x->out.n_bytes > 0);
+    if (x->out.n_bytes == 0) watch_waiting(x->s->watch, x->watched);
+    else if (!watch_sending(x->s->watch, x->watched, x->out.n_bytes)) return MHD_CONTENT_READER_END_WITH_ERROR;
     if (x->out.failed) return MHD_CONTENT_READER_END_WITH_ERROR;
     size_t left = x->out.n_bytes - x->out_sent, n = left < max ? left : max;
     if (n) memcpy(to, x->out.data + x->out_sent, n);
