@@ -82,8 +82,7 @@ static int start_daemon(server *s, status *st)
     s->daemon = MHD_start_daemon(flags, 0, NULL, NULL, http_access, s, /* the socket is its from here on */
                                  MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, http_completed, s,
                                  MHD_OPTION_NOTIFY_CONNECTION, http_connection, s, MHD_OPTION_CONNECTION_LIMIT,
-                                 (unsigned)s->config.max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
-                                 (unsigned)(s->config.request_timeout_s + 1), MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                                 (unsigned)s->config.max_connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
                                  s->config.max_header_bytes, MHD_OPTION_END);
     if (s->daemon) return ST_OK;
     close(fd);

@@ -6,7 +6,6 @@
 
 #define N_WORKERS 2
 #define SMALL_BYTES ((size_t)64 << 10)
-#define TRIM_BYTES ((size_t)1 << 20) /* work of this size leaves much free memory behind */
 
 /* A queue. */
 typedef struct lane {
@@ -78,11 +77,11 @@ static void work_on(const workers *w, job *j)
 {
     api_error e;
     int rc;
-    bool trim = j->work_bytes >= TRIM_BYTES;
+    bool large = j->work_bytes > SMALL_BYTES; /* it leaves much free memory behind */
     if (!atomic_load(&j->cancelled)) rc = j->work(j, w->m, &e);
     else rc = api_error_set(&e, 503, "cancelled", NULL, "the request was cancelled before its turn came");
     finish(j, rc ? &e : NULL);
-    if (trim) mem_trim();
+    if (large) mem_trim();
 }
 
 static void *run(void *arg)

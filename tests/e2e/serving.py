@@ -146,5 +146,21 @@ def read_all(s):
     return b"".join(parts)
 
 
+def read_until(s, end):
+    """What comes up to those bytes."""
+    data = b""
+    while end not in data:
+        part = s.recv(65536)
+        assert part, data
+        data += part
+    return data
+
+
+def memory_mib(server, what="RssAnon"):
+    """Of the process: what is its own, or the most there was at once (VmHWM)."""
+    with open(f"/proc/{server.process.pid}/status") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith(what)) / 1024
+
+
 def quote(text):
     return urllib.parse.quote(text, safe="")
