@@ -97,7 +97,7 @@ ARM_PROGRAMS := $(addprefix build/arm/tests/check-kernel-,max cortex-a53)
 # under the address and the thread sanitizer; the others, under the address sanitizer.
 MODEL_TESTS := identity long_context tokenizer_models
 THREAD_TESTS := api attention_bits attention_cascade base_mem base_threads engine forward model phases priority \
-	product schedule serve soak tokenizer
+	product schedule serve serve_limits soak tokenizer workers
 PLAIN_TESTS := arch attention base base_file base_half bench_serve bench_sweep bench_work cache cache_random \
 	candidates chat_prompt dequant dtype evict forward_hooks gguf gguf_files layout options pace pool random request rope \
 	sampler seed session sim stop template tokenizer_bad tokenizer_split tree tree_random tree_windows usage vector

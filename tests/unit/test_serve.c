@@ -81,7 +81,7 @@ static void test_refusals(void **state)
         {"POST", "/v1/chat/completions", "{\"messages\": []}", 400, "invalid_value"},
         {"GET", "/v1/completions", "", 405, "method_not_allowed"},
         {"GET", "/nowhere", "", 404, "not_found"},
-        {"POST", "/tokenize", "{}", 400, "invalid_type"},
+        {"POST", "/tokenize", "{}", 400, "missing_required_parameter"},
         {"POST", "/detokenize", "{\"tokens\": [264]}", 400, "invalid_value"},
         {"GET", "/health", "", 200, NULL},
         {"GET", "/ready", "", 200, NULL},
