@@ -63,7 +63,7 @@ static context make_context(model_shape s, int n_tok, size_t n_bytes)
         int place = (int)((int64_t)i * 7919 % c.n_blocks); /* a permutation: 7919 is prime */
         int n = n_tok - i * BLOCK_TOKENS < BLOCK_TOKENS ? n_tok - i * BLOCK_TOKENS : BLOCK_TOKENS;
         c.spans[i] =
-            (attn_span){c.memory + (size_t)place * c.layer_bytes * (size_t)c.n_layers, 0, n, (int64_t)i * BLOCK_TOKENS};
+            (attn_span){(uint32_t)place, ATTN_EXACT, 0, n, (int64_t)i * BLOCK_TOKENS};
     }
     return c;
 }
@@ -111,7 +111,9 @@ static double time_layer(const context *c, const kernels *ks, threads *team, int
             attn_plan_build(p, threads_count(team), split ? ATTN_SPLIT : 0);
             for (int layer = 0; layer < c->n_layers; layer++) {
                 size_t at = (size_t)layer * c->layer_bytes;
-                attn_layer l = {ks->attend_f16, at, at + head, 2 * head, 2 * head, 1 / sqrtf((float)c->s.d), 0};
+                attn_layer l = {.source[ATTN_EXACT] = {ks->attend_f16, c->memory, c->layer_bytes * (size_t)c->n_layers,
+                                                       BLOCK_TOKENS, at, at + head, 2 * head, 2 * head},
+                                .scale = 1 / sqrtf((float)c->s.d)};
                 attn_run(p, team, &l, q, out);
             }
         }

@@ -271,14 +271,15 @@ kv_place kv_seq_draft_place(const kv_seq *s, int group, int slot)
 }
 
 /* Spans of blocks [first, n) of ids, whose rows begin at `base` and end before `end`. */
-static int add_spans(const kv_seq *s, int group, const block_id *ids, uint32_t first, uint32_t n, int64_t base,
+static int add_spans(const kv_seq *s, const block_id *ids, uint32_t first, uint32_t n, int64_t base,
                      int64_t end, attn_span *out, int n_out, int max)
 {
     int64_t b = s->cache->block_tokens;
     for (uint32_t i = first; i < n; i++, n_out++) {
         int64_t index = base + i * b, left = end - index;
         if (n_out < max)
-            out[n_out] = (attn_span){.block = pool_block(pool_of(s, group), ids[i]),
+            out[n_out] = (attn_span){.block = ids[i],
+                                     .kind = ATTN_EXACT,
                                      .n = (int32_t)(left < b ? left : b),
                                      .index = index};
     }
@@ -288,8 +289,8 @@ static int add_spans(const kv_seq *s, int group, const block_id *ids, uint32_t f
 int kv_seq_spans(const kv_seq *s, int group, attn_span *out, int max)
 {
     const seq_group *sg = &s->groups[group];
-    int n = add_spans(s, group, sg->table, sg->first, sg->n, 0, s->len, out, 0, max);
-    return add_spans(s, group, sg->drafts, 0, sg->n_draft_blocks, s->len, s->len + s->n_drafts, out, n, max);
+    int n = add_spans(s, sg->table, sg->first, sg->n, 0, s->len, out, 0, max);
+    return add_spans(s, sg->drafts, 0, sg->n_draft_blocks, s->len, s->len + s->n_drafts, out, n, max);
 }
 
 static bool any_in_flight(const pool *p, const block_id *ids, uint32_t n)

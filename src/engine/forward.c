@@ -128,11 +128,15 @@ int forward_attend(forward *f, int layer, status *st)
     int group = f->groups->group_of[layer], l = f->groups->index_of[layer];
     bool many = f->p->n_kv_heads > 1;
     size_t k0 = kv_k_offset(f->cache, group, l, 0), v0 = kv_v_offset(f->cache, group, l, 0);
-    attn_layer a = {.attend = kv_cache_format(f->cache)->attend(f->ks),
-                    .k_offset = k0,
-                    .v_offset = v0,
-                    .k_head_stride = many ? kv_k_offset(f->cache, group, l, 1) - k0 : 0,
-                    .v_head_stride = many ? kv_v_offset(f->cache, group, l, 1) - v0 : 0,
+    const pool *blocks = kv_cache_pool(f->cache, group);
+    attn_layer a = {.source[ATTN_EXACT] = {.attend = kv_cache_format(f->cache)->attend(f->ks),
+                                           .blocks = pool_block(blocks, 0),
+                                           .block_bytes = pool_block_bytes(blocks),
+                                           .block_tokens = kv_cache_block_tokens(f->cache),
+                                           .k_offset = k0,
+                                           .v_offset = v0,
+                                           .k_head_stride = many ? kv_k_offset(f->cache, group, l, 1) - k0 : 0,
+                                           .v_head_stride = many ? kv_v_offset(f->cache, group, l, 1) - v0 : 0},
                     .scale = f->p->attn_scale,
                     .softcap = f->p->attn_softcap};
     attn_run(f->plans[group], f->team, &a, f->q, f->att);

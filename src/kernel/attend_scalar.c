@@ -24,11 +24,11 @@ static int score_row(const attend_args *a, int r, bool half, float *s)
     for (int j = 0; j < a->n_spans; j++) {
         const attn_span *span = &a->spans[j];
         for (int t = 0; t < span->n; t++) {
-            if (!attn_row_sees(a->rows[r], span->index + t)) continue;
+            if (!attn_row_sees(a->rows[r], a->kind, span->index + t)) continue;
             float sum = 0;
             for (int d = 0; d < a->d_k; d++) {
                 int64_t at = (int64_t)d * a->block_tokens + span->row + t;
-                sum += a->q[r][d] * load(span->block + a->k_offset, at, half);
+                sum += a->q[r][d] * load(attend_block(a, span) + a->k_offset, at, half);
             }
             s[n++] = a->softcap > 0 ? a->softcap * tanhf(sum / a->softcap) : sum;
         }
@@ -43,9 +43,9 @@ static void add_values(const attend_args *a, int r, bool half, const float *p)
     for (int j = 0; j < a->n_spans; j++) {
         const attn_span *span = &a->spans[j];
         for (int t = 0; t < span->n; t++) {
-            if (!attn_row_sees(a->rows[r], span->index + t)) continue;
+            if (!attn_row_sees(a->rows[r], a->kind, span->index + t)) continue;
             int64_t at = (int64_t)(span->row + t) * a->d_v;
-            for (int d = 0; d < a->d_v; d++) o[d] += *p * load(span->block + a->v_offset, at + d, half);
+            for (int d = 0; d < a->d_v; d++) o[d] += *p * load(attend_block(a, span) + a->v_offset, at + d, half);
             p++;
         }
     }

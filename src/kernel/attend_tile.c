@@ -20,7 +20,8 @@ static void gather_rows(const attend_args *a, row_tile *t)
     int latest = 0;
     for (int r = 0; r < a->n_rows; r++) {
         const attn_row *row = a->rows[r];
-        int lo = place_of(row->lo, a->chunk_begin), hi = place_of(row->hi, a->chunk_begin);
+        attn_range seen = attn_row_range(row, a->kind);
+        int lo = place_of(seen.lo, a->chunk_begin), hi = place_of(seen.hi, a->chunk_begin);
         memset(a->o[r], 0, (size_t)a->d_v * sizeof(float));
         a->m[r] = -INFINITY;
         a->l[r] = 0;
@@ -63,7 +64,7 @@ static int gather_keys(const attend_args *a, const attend_ops *ops, int first, i
         if (begin >= end) continue;
         *n_held += end - begin;
         for (int at = begin & -width; at < end; at += width) {
-            const uint8_t *k = s->block + a->k_offset + (size_t)at * ops->elem_bytes;
+            const uint8_t *k = attend_block(a, s) + a->k_offset + (size_t)at * ops->elem_bytes;
             g[n++] = (key_group){k, at - shift, begin > at ? begin - at : 0, end - at < width ? end - at : width};
         }
     }
@@ -84,9 +85,9 @@ static int gather_values(const attend_args *a, const attend_ops *ops, int first,
             int end = from;
             if (!row) end = to;
             else
-                while (end < to && attn_row_sees(row, a->chunk_begin + end)) end++;
+                while (end < to && attn_row_sees(row, a->kind, a->chunk_begin + end)) end++;
             if (end > from)
-                runs[n++] = (value_run){s->block + a->v_offset + (size_t)(from + shift) * row_bytes, from, end - from};
+                runs[n++] = (value_run){attend_block(a, s) + a->v_offset + (size_t)(from + shift) * row_bytes, from, end - from};
             from = end > from ? end : from + 1;
         }
     }
@@ -100,7 +101,7 @@ static void hide(const attend_args *a, const row_tile *t, int r, int begin, int 
     for (int i = begin; i < t->lo[r]; i++) p[i] = -INFINITY;
     for (int i = t->hi[r]; i < end; i++) p[i] = -INFINITY;
     for (int i = t->dense_hi; t->row[r]->mask && i < t->hi[r]; i++) {
-        if (!attn_row_sees(t->row[r], a->chunk_begin + i)) p[i] = -INFINITY;
+        if (!attn_row_sees(t->row[r], a->kind, a->chunk_begin + i)) p[i] = -INFINITY;
     }
 }
 

@@ -121,8 +121,10 @@ void attn_plan_reset(attn_plan *p)
 static void add_to_chunk(attn_plan *p, plan_seq *s, attn_span span)
 {
     int64_t begin = span.index / ATTN_CHUNK * ATTN_CHUNK;
-    if (!s->n_chunks || p->chunks[p->n_chunks - 1].begin != begin) {
-        p->chunks[p->n_chunks++] = (plan_chunk){.begin = begin, .first_span = p->n_spans};
+    const plan_chunk *last = &p->chunks[p->n_chunks - 1];
+    if (!s->n_chunks || last->begin != begin || last->kind != (attn_kind)span.kind) {
+        p->chunks[p->n_chunks++] =
+            (plan_chunk){.begin = begin, .kind = (attn_kind)span.kind, .first_span = p->n_spans};
         s->n_chunks++;
     }
     plan_chunk *c = &p->chunks[p->n_chunks - 1];
@@ -137,15 +139,18 @@ int attn_plan_seq(attn_plan *p, const attn_span *spans, int n_spans)
     plan_seq *s = &p->seqs[p->n_seqs];
     *s = (plan_seq){.first_chunk = p->n_chunks};
     int64_t end = 0;
+    int kind = 0;
     for (int i = 0; i < n_spans; i++) {
         attn_span a = spans[i];
-        assert(a.index >= end && a.row >= 0 && a.n >= 1 && a.row + a.n <= p->shape.block_tokens);
+        assert(a.kind >= kind && a.kind < ATTN_KINDS && (a.kind > kind || a.index >= end));
+        assert(a.index >= 0 && a.row >= 0 && a.n >= 1 && a.row + a.n <= p->shape.block_tokens);
         end = a.index + a.n;
+        kind = a.kind;
         int room = (int)(ATTN_CHUNK - a.index % ATTN_CHUNK);
         assert(p->n_spans + (a.n > room ? 2 : 1) <= 2 * p->max_spans);
         if (a.n > room) {
-            add_to_chunk(p, s, (attn_span){a.block, a.row, room, a.index});
-            a = (attn_span){a.block, a.row + room, a.n - room, a.index + room};
+            add_to_chunk(p, s, (attn_span){a.block, a.kind, a.row, room, a.index});
+            a = (attn_span){a.block, a.kind, a.row + room, a.n - room, a.index + room};
         }
         add_to_chunk(p, s, a);
     }
@@ -164,20 +169,35 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The chunks that any row of the group sees. */
+/* What any row of the group sees of each kind: from the first index to the last. */
+static void find_ranges(const attn_plan *p, const plan_group *g, attn_range seen[ATTN_KINDS])
+{
+    for (int k = 0; k < ATTN_KINDS; k++) {
+        seen[k] = (attn_range){INT64_MAX, INT64_MIN};
+        for (int i = g->first_row; i < g->first_row + g->n_rows; i++) {
+            attn_range r = attn_row_range(&p->rows[p->order[i]], (attn_kind)k);
+            if (r.lo >= r.hi) continue;
+            seen[k].lo = least(seen[k].lo, r.lo);
+            seen[k].hi = r.hi > seen[k].hi ? r.hi : seen[k].hi;
+        }
+    }
+}
+
+static bool meets(const plan_chunk *c, const attn_range seen[ATTN_KINDS])
+{
+    return c->begin + ATTN_CHUNK > seen[c->kind].lo && c->begin < seen[c->kind].hi;
+}
+
+/* From the first chunk that any row of the group sees to the last. Between them may lie chunks that none sees, as when
+ * its rows come before a segment that this step seals: their partials are empty. */
 static void find_chunks(const attn_plan *p, const plan_seq *s, plan_group *g)
 {
-    int64_t lo = INT64_MAX, hi = INT64_MIN;
-    for (int i = g->first_row; i < g->first_row + g->n_rows; i++) {
-        const attn_row *r = &p->rows[p->order[i]];
-        if (r->lo >= r->hi) continue;
-        lo = least(lo, r->lo);
-        hi = r->hi > hi ? r->hi : hi;
-    }
+    attn_range seen[ATTN_KINDS];
+    find_ranges(p, g, seen);
     const plan_chunk *c = p->chunks + s->first_chunk;
     int first = 0, end = s->n_chunks;
-    while (first < end && c[first].begin + ATTN_CHUNK <= lo) first++;
-    while (end > first && c[end - 1].begin >= hi) end--;
+    while (first < end && !meets(&c[first], seen)) first++;
+    while (end > first && !meets(&c[end - 1], seen)) end--;
     g->first_chunk = s->first_chunk + first;
     g->n_chunks = end - first;
 }
@@ -246,16 +266,16 @@ static void add_own_tiles(attn_plan *p, int group)
 /* Loads of K and V, and the arithmetic of every row; of the last chunk, as far as any row sees. */
 static int64_t find_cost(const attn_plan *p, const plan_tile *t)
 {
-    int64_t n_tok = 0, hi = 0;
+    int64_t n_tok = 0, hi[ATTN_KINDS] = {0};
     for (int m = t->first_member; m < t->first_member + t->n_members; m++) {
-        const plan_group *g = &p->groups[p->members[m].group];
-        for (int i = g->first_row; i < g->first_row + g->n_rows; i++) {
-            int64_t end = p->rows[p->order[i]].hi;
-            hi = end > hi ? end : hi;
-        }
+        attn_range seen[ATTN_KINDS];
+        find_ranges(p, &p->groups[p->members[m].group], seen);
+        for (int k = 0; k < ATTN_KINDS; k++) hi[k] = seen[k].hi > hi[k] ? seen[k].hi : hi[k];
     }
-    for (int i = t->first_chunk; i < t->first_chunk + t->n_chunks; i++)
-        n_tok += least(p->chunks[i].n_tok, hi - p->chunks[i].begin);
+    for (int i = t->first_chunk; i < t->first_chunk + t->n_chunks; i++) {
+        int64_t end = least(p->chunks[i].n_tok, hi[p->chunks[i].kind] - p->chunks[i].begin);
+        n_tok += end > 0 ? end : 0;
+    }
     return n_tok * (2 + t->n_rows * p->tile_heads);
 }
 

@@ -1,7 +1,8 @@
 /* attention_plan.h - what a built plan holds. Internal: attention_plan.c and attention_share.c build it,
  * attention_run.c runs it.
  *
- *      seq ---> chunks [index of the first place, spans cut at its borders], ascending, those without a span left out
+ *      seq ---> chunks [kind, index of the first place, spans cut at its borders], ascending, those without a span left
+ *               out
  *      group    query rows of one sequence (rows x heads fit one attend call), and the chunks they see
  *      tile     one or more groups, and a run of chunks that all of them see. Cascade: where the spans of several
  *               sequences are the same, one tile holds their groups:
@@ -27,6 +28,7 @@
 
 typedef struct plan_chunk {
     int64_t begin; /* index of its first place */
+    attn_kind kind;
     int first_span, n_spans;
     int n_tok; /* held by its spans */
     /* For cascade, of chunks seen by a group that may share: */

@@ -85,10 +85,18 @@ static void attend_chunk(unit *u, int i)
 {
     const attn_plan *p = u->job->p;
     const plan_chunk *c = chunk_of(p, u->item, i);
+    const attn_source *s = &u->job->layer->source[c->kind];
+    size_t kv_head = (size_t)u->io.heads.kv_head;
+    u->a.kind = c->kind;
     u->a.spans = p->spans + c->first_span;
     u->a.n_spans = c->n_spans;
     u->a.chunk_begin = c->begin;
-    u->job->layer->attend(&u->a);
+    u->a.blocks = s->blocks;
+    u->a.block_bytes = s->block_bytes;
+    u->a.block_tokens = s->block_tokens;
+    u->a.k_offset = s->k_offset + kv_head * s->k_head_stride;
+    u->a.v_offset = s->v_offset + kv_head * s->v_head_stride;
+    s->attend(&u->a);
 }
 
 /* All chunks of the item: the first one's partial goes straight to `to`, where the others are merged to it. */
@@ -198,10 +206,7 @@ static void run_item(const attn_job *j, const plan_item *item, float *scratch)
         .n_rows = u.io.n,
         .d_k = p->shape.d_k,
         .d_v = p->shape.d_v,
-        .block_tokens = p->shape.block_tokens,
         .softcap = j->layer->softcap,
-        .k_offset = j->layer->k_offset + (size_t)u.io.heads.kv_head * j->layer->k_head_stride,
-        .v_offset = j->layer->v_offset + (size_t)u.io.heads.kv_head * j->layer->v_head_stride,
         .rows = u.io.rows,
         .m = u.m,
         .l = u.l,

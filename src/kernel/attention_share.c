@@ -22,7 +22,7 @@ static bool same_spans(const attn_plan *p, const plan_chunk *a, const plan_chunk
 static int *find_place(const attn_plan *p, const plan_chunk *c, size_t table_size)
 {
     const attn_span *s = &p->spans[c->first_span];
-    size_t at = mix((uint64_t)(uintptr_t)s->block + (uint64_t)s->index);
+    size_t at = mix((uint64_t)s->block << 32 ^ (uint64_t)s->index << 2 ^ (uint64_t)s->kind);
     for (;; at++) {
         int *place = &p->table[at & (table_size - 1)];
         if (*place < 0 || same_spans(p, &p->chunks[*place], c)) return place;

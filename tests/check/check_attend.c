@@ -75,6 +75,9 @@ static void place_tokens(check *c, attend_input *in)
     uint8_t *memory = check_array(c, (size_t)n_blocks * block_bytes, 64),
             *block = memory + (size_t)(n_blocks - 1) * block_bytes;
     memset(memory, 0xFF, (size_t)n_blocks * block_bytes);
+    in->args.kind = ATTN_EXACT;
+    in->args.blocks = memory;
+    in->args.block_bytes = block_bytes;
     int n = 0;
     bool fresh = true;
     for (int i = 0, hole = 0; i < is->n; i++, row++) {
@@ -87,7 +90,8 @@ static void place_tokens(check *c, attend_input *in)
         put_token(c, in, block, row);
         fresh |= check_draw(c) % 16 == 0;
         if (is->holes && hole % 3 == 1) continue;
-        if (fresh) in->spans[n++] = (attn_span){block, row, 0, CHUNK_BEGIN + is->first + i};
+        uint32_t number = (uint32_t)((size_t)(block - memory) / block_bytes);
+        if (fresh) in->spans[n++] = (attn_span){number, ATTN_EXACT, row, 0, CHUNK_BEGIN + is->first + i};
         in->spans[n - 1].n++;
         fresh = false;
     }
@@ -166,17 +170,17 @@ static double row_sizes(const attend_input *in, int r, double m, double *sizes)
     for (int j = 0; j < in->args.n_spans; j++) {
         const attn_span *s = &in->spans[j];
         for (int row = s->row; row < s->row + s->n; row++) {
-            if (!attn_row_sees(&in->rows[r], s->index + row - s->row)) continue;
+            if (!attn_row_sees(&in->rows[r], in->args.kind, s->index + row - s->row)) continue;
             double score = 0, size = 0;
             for (int d = 0; d < is->d_k; d++) {
-                double k = element(s->block + in->args.k_offset, (int64_t)d * is->block_tokens + row, is->half);
+                double k = element(attend_block(&in->args, s) + in->args.k_offset, (int64_t)d * is->block_tokens + row, is->half);
                 score += in->q[r][d] * k;
                 size += fabs(in->q[r][d] * k);
             }
             if (is->softcap > 0) score = is->softcap * tanh(score / is->softcap);
             largest = fmax(largest, size);
             for (int d = 0; d < is->d_v; d++) {
-                double v = element(s->block + in->args.v_offset, (int64_t)row * is->d_v + d, is->half);
+                double v = element(attend_block(&in->args, s) + in->args.v_offset, (int64_t)row * is->d_v + d, is->half);
                 sizes[d] += exp(score - m) * fabs(v);
             }
         }
@@ -232,7 +236,7 @@ static void check_not_numbers(check *c)
     in->q[0] = none;
     for (int r = 0; r < is.n_rows; r++) in->rows[r] = (attn_row){.hi = CHUNK_BEGIN + is.n};
     const attn_span *s = &in->spans[0];
-    put_element((uint8_t *)(uintptr_t)s->block + in->args.k_offset, s->row, is.half, NAN);
+    put_element((uint8_t *)(uintptr_t)attend_block(&in->args, s) + in->args.k_offset, s->row, is.half, NAN);
     partials got = attend(c, c->ks, in), want = attend(c, c->ref, in);
     for (int r = 0; r < is.n_rows; r++) {
         bool empty = want.m[r] == -INFINITY;

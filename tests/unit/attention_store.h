@@ -85,11 +85,14 @@ static attn_layer layer_of(const store *t, const kernels *ks)
 {
     size_t at = (size_t)t->s.n_kv_heads * head_bytes(t);
     return (attn_layer){
-        .attend = t->s.half ? ks->attend_f16 : ks->attend_f32,
-        .k_offset = at,
-        .v_offset = at + (size_t)t->s.block_tokens * (size_t)t->s.d_k * t->elem,
-        .k_head_stride = head_bytes(t),
-        .v_head_stride = head_bytes(t),
+        .source[ATTN_EXACT] = {.attend = t->s.half ? ks->attend_f16 : ks->attend_f32,
+                               .blocks = t->memory,
+                               .block_bytes = t->block_bytes,
+                               .block_tokens = t->s.block_tokens,
+                               .k_offset = at,
+                               .v_offset = at + (size_t)t->s.block_tokens * (size_t)t->s.d_k * t->elem,
+                               .k_head_stride = head_bytes(t),
+                               .v_head_stride = head_bytes(t)},
         .scale = 1.0f / sqrtf((float)t->s.d_k),
         .softcap = t->s.softcap,
     };
@@ -125,7 +128,8 @@ static void place_tokens(store *t)
         if (s->cuts && mix(s->cuts + (uint64_t)i) % 5 == 0) fresh = true;
         if (i >= oldest) {
             put_token(t, i, block, row);
-            if (fresh || !t->n_spans) t->spans[t->n_spans++] = (attn_span){block, row, 0, i};
+            uint32_t number = (uint32_t)((size_t)(block - t->memory) / t->block_bytes);
+            if (fresh || !t->n_spans) t->spans[t->n_spans++] = (attn_span){number, ATTN_EXACT, row, 0, i};
             t->spans[t->n_spans - 1].n++;
             fresh = false;
         }
@@ -176,7 +180,21 @@ static size_t out_floats(const setup *s)
     return (size_t)s->n_rows * (size_t)s->n_heads * (size_t)s->d_v;
 }
 
-/* Rows of `only` (all if negative) of each store, in one plan; the output of store i goes to out[i]. */
+/* Adds the store's sequence to the plan, its blocks being those from *n_blocks on in a pool that holds all stores'. */
+static int add_store(attn_plan *p, const store *t, uint8_t *pool, uint32_t *n_blocks)
+{
+    attn_span spans[MAX_SPANS];
+    for (int i = 0; i < t->n_spans; i++) {
+        spans[i] = t->spans[i];
+        spans[i].block += *n_blocks;
+    }
+    memcpy(pool + *n_blocks * t->block_bytes, t->memory, t->n_bytes);
+    *n_blocks += (uint32_t)(t->n_bytes / t->block_bytes);
+    return attn_plan_seq(p, spans, t->n_spans);
+}
+
+/* Rows of `only` (all if negative) of each store, in one plan; the output of store i goes to out[i]. The stores are of
+ * one shape. */
 static void run_stores(const kernels *ks, store *const *stores, int n_stores, int only, int workers, bool split,
                        float *const *out)
 {
@@ -187,7 +205,14 @@ static void run_stores(const kernels *ks, store *const *stores, int n_stores, in
     attn_shape shape = {s->n_heads, s->n_kv_heads, s->d_k, s->d_v, s->block_tokens};
     attn_layer layer = layer_of(stores[0], ks);
     int n_spans = 1;
-    for (int i = 0; i < n_stores; i++) n_spans += stores[i]->n_spans;
+    size_t pool_bytes = 0;
+    for (int i = 0; i < n_stores; i++) {
+        n_spans += stores[i]->n_spans;
+        pool_bytes += stores[i]->n_bytes;
+    }
+    uint8_t *pool = malloc(pool_bytes);
+    uint32_t n_blocks = 0;
+    layer.source[ATTN_EXACT].blocks = pool;
     size_t q_row = (size_t)s->n_heads * (size_t)s->d_k, o_row = (size_t)s->n_heads * (size_t)s->d_v, n = 0;
     float *q = malloc(MAX_SEQS * MAX_ROWS * q_row * sizeof *q), *o = malloc(MAX_SEQS * MAX_ROWS * o_row * sizeof *o);
 
@@ -195,7 +220,7 @@ static void run_stores(const kernels *ks, store *const *stores, int n_stores, in
     assert_int_equal(attn_plan_new(&p, ks, shape, workers, MAX_SEQS * MAX_ROWS, MAX_SEQS, n_spans, &st), ST_OK);
     attn_plan_reset(p);
     for (int i = 0; i < n_stores; i++) {
-        int seq = attn_plan_seq(p, stores[i]->spans, stores[i]->n_spans);
+        int seq = add_store(p, stores[i], pool, &n_blocks);
         for (int r = 0; r < stores[i]->s.n_rows; r++) {
             if (only >= 0 && r != only) continue;
             attn_row row = stores[i]->rows[r];
@@ -219,6 +244,7 @@ static void run_stores(const kernels *ks, store *const *stores, int n_stores, in
     }
     attn_plan_free(p);
     threads_free(team);
+    free(pool);
     free(q);
     free(o);
 }

@@ -23,7 +23,7 @@ static void reference(const store *t, int r, int head, double *out)
     for (int i = 0; i < s->n_ctx; i++) {
         const float *k = t->k + ((int64_t)i * s->n_kv_heads + kv) * s->d_k;
         w[i] = -INFINITY;
-        if (!attn_row_sees(&t->rows[r], i)) continue;
+        if (!attn_row_sees(&t->rows[r], ATTN_EXACT, i)) continue;
         double dot = 0;
         for (int d = 0; d < s->d_k; d++) dot += (double)q[d] * k[d];
         w[i] = dot / sqrt(s->d_k);

@@ -135,7 +135,8 @@ static int spans_of(const family *f, int i, attn_span *spans)
     for (int k = oldest > 0 ? oldest / f->block_tokens : 0; k * f->block_tokens < b->n_ctx; k++) {
         int left = b->n_ctx - k * f->block_tokens;
         int held = left < f->block_tokens ? left : f->block_tokens;
-        spans[n++] = (attn_span){b->blocks[k], 0, held, (int64_t)k * f->block_tokens};
+        uint32_t number = (uint32_t)((size_t)(b->blocks[k] - f->memory) / (head_bytes(f) * (size_t)f->n_kv_heads));
+        spans[n++] = (attn_span){number, ATTN_EXACT, 0, held, (int64_t)k * f->block_tokens};
     }
     return n;
 }
@@ -183,10 +184,13 @@ static void run(const family *f, const kernels *ks, int first, int n, int worker
     int *row_of_q = malloc((size_t)f->n_rows * sizeof *row_of_q);
     size_t row = (size_t)(f->n_heads * f->d);
     float *q = malloc((size_t)f->n_rows * row * sizeof *q), *o = malloc((size_t)f->n_rows * row * sizeof *o);
-    attn_layer layer = {.attend = f->half ? ks->attend_f16 : ks->attend_f32,
-                        .v_offset = head_bytes(f) / 2,
-                        .k_head_stride = head_bytes(f),
-                        .v_head_stride = head_bytes(f),
+    attn_layer layer = {.source[ATTN_EXACT] = {.attend = f->half ? ks->attend_f16 : ks->attend_f32,
+                                               .blocks = f->memory,
+                                               .block_bytes = head_bytes(f) * (size_t)f->n_kv_heads,
+                                               .block_tokens = f->block_tokens,
+                                               .v_offset = head_bytes(f) / 2,
+                                               .k_head_stride = head_bytes(f),
+                                               .v_head_stride = head_bytes(f)},
                         .scale = 1.0f / sqrtf((float)f->d)};
     assert_int_equal(threads_new(&team, workers, &st), ST_OK);
     attn_plan *p = new_plan(f, ks, workers);
@@ -215,12 +219,12 @@ static void check_head(const family *f, int i, int r, int head, const float *q, 
     int kv = head / (f->n_heads / f->n_kv_heads);
     double *w = calloc((size_t)row.hi, sizeof *w), top = -INFINITY, sum = 0, want[64] = {0};
     for (int t = 0; t < row.hi; t++) {
-        if (!attn_row_sees(&row, t)) continue;
+        if (!attn_row_sees(&row, ATTN_EXACT, t)) continue;
         for (int d = 0; d < f->d; d++) w[t] += (double)q[d] * element(f, i, t, kv, d, false) / sqrt(f->d);
         top = fmax(top, w[t]);
     }
     for (int t = 0; t < row.hi; t++) {
-        if (!attn_row_sees(&row, t)) continue;
+        if (!attn_row_sees(&row, ATTN_EXACT, t)) continue;
         double p = exp(w[t] - top);
         sum += p;
         for (int d = 0; d < f->d; d++) want[d] += p * element(f, i, t, kv, d, true);

@@ -131,10 +131,10 @@ static void check_world(world *w, bool everything)
                 for (int r = everything ? 0 : one; r < (everything ? spans[j].n : one + 1); r++) {
                     int64_t at = index + r;
                     uint32_t serial = at < p->len ? p->rows[at] : p->drafts[at - p->len];
-                    check_row(w->c, g, spans[j].block, spans[j].row + r, serial);
+                    check_row(w->c, g, pool_block(kv_cache_pool(w->c, g), spans[j].block), spans[j].row + r, serial);
                     kv_place place =
                         at < p->len ? kv_seq_place(p->s, g, at) : kv_seq_draft_place(p->s, g, (int)(at - p->len));
-                    assert_ptr_equal(place.block, spans[j].block);
+                    assert_ptr_equal(place.block, pool_block(kv_cache_pool(w->c, g), spans[j].block));
                     assert_int_equal(place.row, spans[j].row + r);
                 }
             }
