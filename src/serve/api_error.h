@@ -12,10 +12,12 @@
 #include "base/status.h"
 #include "base/strbuf.h"
 
+#define PARAM_BYTES 128
+
 typedef struct api_error {
-    int http_status;  /* 0 = none */
-    const char *code; /* a static word; NULL = null */
-    char param[64];   /* the field; "" = null */
+    int http_status;         /* 0 = none */
+    const char *code;        /* a static word; NULL = null */
+    char param[PARAM_BYTES]; /* the field; "" = null */
     char message[512];
 } api_error;
 

@@ -144,6 +144,10 @@ static tmpl_value *convert_request(converter *c, const request *r)
     json_array_foreach(r->messages, i, message) tmpl_list_add(c->d, list, convert_message(c, message));
     tmpl_map_set(c->d, root, "messages", list);
     tmpl_map_set(c->d, root, "tools", r->tools ? convert(c, r->tools, 1) : tmpl_none(c->d));
+    if (r->reasoning_effort) {
+        const char *effort = r->reasoning_effort;
+        tmpl_map_set(c->d, root, "reasoning_effort", tmpl_string(c->d, effort, strlen(effort)));
+    }
     tmpl_map_set(c->d, root, "documents", r->documents ? convert(c, r->documents, 1) : tmpl_none(c->d));
     return root;
 }

@@ -19,6 +19,7 @@ static const route routes[] = {
     {"GET", "/v1/models", false, ONCE_LOADED, handle_models},
     {"GET", "/v1/models/", false, ONCE_LOADED, handle_model},
     {"GET", "/v1/kv", false, ONCE_LOADED, handle_kv},
+    {"POST", "/apply-template", false, WHILE_READY, handle_template},
     {"POST", "/tokenize", false, WHILE_READY, handle_tokenize},
     {"POST", "/detokenize", false, WHILE_READY, handle_detokenize},
     {"GET", "/health", true, ALWAYS, handle_health},

@@ -92,6 +92,7 @@ enum MHD_Result http_convert(exchange *x, request_kind kind, job_convert fn);
 enum MHD_Result handle_completion(exchange *x);
 enum MHD_Result handle_chat(exchange *x);
 enum MHD_Result handle_kv(exchange *x);
+enum MHD_Result handle_template(exchange *x);
 enum MHD_Result handle_tokenize(exchange *x);
 enum MHD_Result handle_detokenize(exchange *x);
 enum MHD_Result handle_models(exchange *x);

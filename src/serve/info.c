@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "serve/chat_prompt.h"
 #include "serve/http.h"
 #include "serve/metrics_text.h"
 
@@ -59,12 +60,18 @@ static void piece_json(strbuf *b, const tokenizer *tok, int32_t id)
 static int tokenize(strbuf *b, const request *r, const served_model *m, api_error *e)
 {
     encode_options how = {.add_special = r->add_special, .parse_special = r->parse_special};
-    const prompt_source *text = &r->prompts[0];
+    const prompt_source *text = r->prompts;
     token_list ids = {0};
     status st = STATUS_INIT;
-    if (tokenizer_encode(m->m->tok, text->text, text->n_bytes, how, &ids, &st)) {
+    int rc;
+    if (r->messages) rc = chat_prompt_ids(r, m, &ids, e);
+    else {
+        rc = tokenizer_encode(m->m->tok, text->text, text->n_bytes, how, &ids, &st);
+        if (rc) rc = api_error_from_status(e, &st);
+    }
+    if (rc) {
         token_list_deinit(&ids);
-        return api_error_from_status(e, &st);
+        return rc;
     }
     strbuf_puts(b, "{\"tokens\":[");
     for (size_t i = 0; i < ids.n && !b->failed; i++) {
@@ -91,6 +98,25 @@ static int detokenize(strbuf *b, const request *r, const served_model *m, api_er
     }
     strbuf_deinit(&text);
     return rc ? api_error_from_status(e, &st) : 0;
+}
+
+static int apply_template(strbuf *b, const request *r, const served_model *m, api_error *e)
+{
+    strbuf text;
+    strbuf_init(&text, 0);
+    int rc = chat_prompt_text(r, m, &text, e);
+    if (rc == 0) {
+        strbuf_puts(b, "{\"prompt\":");
+        strbuf_json(b, strbuf_cstr(&text), text.n_bytes);
+        strbuf_putc(b, '}');
+    }
+    strbuf_deinit(&text);
+    return rc;
+}
+
+enum MHD_Result handle_template(exchange *x)
+{
+    return http_convert(x, REQUEST_TEMPLATE, apply_template);
 }
 
 enum MHD_Result handle_tokenize(exchange *x)

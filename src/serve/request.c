@@ -13,7 +13,7 @@ static void set_defaults(request *r, request_kind kind, const request_rules *rul
 {
     *r = (request){.kind = kind,
                    .rules = rules,
-                   .chat = kind == REQUEST_CHAT,
+                   .chat = kind == REQUEST_CHAT || kind == REQUEST_TEMPLATE,
                    .n = 1,
                    .best_of = -1,
                    .max_tokens = -1,
@@ -33,7 +33,7 @@ static void set_defaults(request *r, request_kind kind, const request_rules *rul
 /* What a kind of request can't do without. */
 static int check_required(const request *r, api_error *e)
 {
-    static const char *const names[] = {"prompt", "messages", "content", "tokens"};
+    static const char *const names[] = {"prompt", "messages", "messages", "content", "tokens"};
     const char *name = names[r->kind];
     if (r->prompts || r->messages) return 0;
     return api_error_set(e, 400, "missing_required_parameter", name, "a request needs '%s'", name);
@@ -42,6 +42,17 @@ static int check_required(const request *r, api_error *e)
 /* What fields say together. */
 static int check_together(request *r, api_error *e)
 {
+    if (r->kind == REQUEST_TOKENIZE && r->prompts && r->messages)
+        return api_error_set(e, 400, "invalid_value", "messages",
+                             "either 'content' or 'messages' is tokenized, not both");
+    if (r->kind == REQUEST_TOKENIZE && r->messages && r->add_special)
+        return api_error_set(e, 400, "invalid_value", "add_special",
+                             "with 'messages' the template writes bos and eos: 'add_special' can't be true");
+    if (!r->messages && (r->tools || r->documents || r->template_kwargs))
+        return api_error_set(e, 400, "missing_required_parameter", "messages", "'%s' needs 'messages'",
+                             r->tools       ? "tools"
+                             : r->documents ? "documents"
+                                            : "chat_template_kwargs");
     if (r->best_of < 0) r->best_of = r->n;
     if (r->best_of < r->n)
         return api_error_set(e, 400, "invalid_value", "best_of", "'best_of' is %d, less than 'n', which is %d",
@@ -77,7 +88,7 @@ static void fill_params(request *r)
 }
 
 /* Names in a header: nothing but what can't end one, and not more than fit. */
-static void note_ignored(request *r, const char *name)
+void request_note(request *r, const char *name)
 {
     static const char rest[] = ", ...";
     size_t used = strlen(r->ignored), n = strnlen(name, IGNORED_NAME_BYTES);
@@ -94,7 +105,7 @@ static void note_ignored(request *r, const char *name)
 
 bool request_ignore(request *r, const char *name)
 {
-    if (r->rules->lenient) note_ignored(r, name);
+    if (r->rules->lenient) request_note(r, name);
     return r->rules->lenient;
 }
 
@@ -134,7 +145,8 @@ static const field *find_field(request_kind kind, const char *name, bool any_kin
 
 static int refuse_unknown(const request *r, const char *name, api_error *e)
 {
-    static const char *const paths[] = {"/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"};
+    static const char *const paths[] = {"/v1/completions", "/v1/chat/completions", "/apply-template", "/tokenize",
+                                        "/detokenize"};
     nearest near;
     const field *f;
     nearest_init(&near, name);

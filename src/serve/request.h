@@ -26,13 +26,20 @@
 #define REQUEST_MAX_CHOICES 128
 #define REQUEST_IGNORED_BYTES 256
 
-typedef enum request_kind { REQUEST_COMPLETION, REQUEST_CHAT, REQUEST_TOKENIZE, REQUEST_DETOKENIZE } request_kind;
+typedef enum request_kind {
+    REQUEST_COMPLETION,
+    REQUEST_CHAT,
+    REQUEST_TEMPLATE, /* a chat whose prompt is shown */
+    REQUEST_TOKENIZE,
+    REQUEST_DETOKENIZE
+} request_kind;
 
 /* What holds for all requests to a server. */
 typedef struct request_rules {
-    int n_vocab;              /* ids below it are tokens */
-    const char *const *names; /* of the model, NULL behind the last; NULL = any name will do */
-    bool lenient;             /* fields that can't be obeyed are ignored */
+    int n_vocab;               /* ids below it are tokens */
+    const char *const *names;  /* of the model, NULL behind the last; NULL = any name will do */
+    bool lenient;              /* fields that can't be obeyed are ignored */
+    const char *chat_template; /* its source; NULL = none */
 } request_rules;
 
 /* One prompt of a completion: text, or ids where there is none. */
@@ -45,7 +52,7 @@ typedef struct prompt_source {
 
 typedef struct request {
     request_kind kind;
-    bool chat; /* its kind */
+    bool chat; /* its kind, or a chat that is shown */
     const request_rules *rules;
     json_t *body;
     arena arena;
@@ -81,10 +88,12 @@ void request_forget_json(request *r); /* and with it prompts and the conversatio
 void request_deinit(request *r);
 /* Takes down that a field is ignored; false where the rules don't allow that. */
 bool request_ignore(request *r, const char *name);
+/* Takes down that a field is of no effect with this model. */
+void request_note(request *r, const char *name);
 
 /* Between the files that read requests. */
 #define IN_COMPLETION (1u << REQUEST_COMPLETION)
-#define IN_CHAT (1u << REQUEST_CHAT)
+#define IN_CHAT (1u << REQUEST_CHAT | 1u << REQUEST_TEMPLATE)
 #define IN_TOKENIZE (1u << REQUEST_TOKENIZE)
 #define IN_DETOKENIZE (1u << REQUEST_DETOKENIZE)
 #define IN_BOTH (IN_COMPLETION | IN_CHAT)
@@ -114,10 +123,16 @@ bool known_field_accepts(const known_field *k, const json_t *v);
 /* A JSON object, or a 400: NULL. */
 json_t *request_object(const char *text, size_t n_bytes, api_error *e);
 const char *json_type_name(const json_t *v); /* "a string" */
+/* What to go on from (request_prompt.c, request_chat.c). */
 int read_prompt(request *r, const field *f, const json_t *v, api_error *e);
 int read_content(request *r, const field *f, const json_t *v, api_error *e);
 int read_tokens(request *r, const field *f, const json_t *v, api_error *e);
 int read_messages(request *r, const field *f, const json_t *v, api_error *e);
+int read_tools(request *r, const field *f, const json_t *v, api_error *e);
+int read_tool_choice(request *r, const field *f, const json_t *v, api_error *e);
+int read_documents(request *r, const field *f, const json_t *v, api_error *e);
+int read_template_kwargs(request *r, const field *f, const json_t *v, api_error *e);
+int read_effort(request *r, const field *f, const json_t *v, api_error *e);
 /* The ids of an array, [n] in the arena. */
 int read_ids(request *r, const char *name, const json_t *v, int32_t **ids, size_t *n, api_error *e);
 /* "'x' must be what; got a string" */

@@ -259,7 +259,7 @@ static int read_stream_options(request *r, const field *f, const json_t *v, api_
 /* A completion's logprobs is a number, a chat's a boolean with top_logprobs beside it. */
 static int read_logprobs(request *r, const field *f, const json_t *v, api_error *e)
 {
-    if (r->kind == REQUEST_CHAT) return read_bool(r, f, v, e);
+    if (r->chat) return read_bool(r, f, v, e);
     if (json_is_false(v)) return 0;
     if (read_int(r, &(field){.name = f->name, .offset = offsetof(request, params.n_logprobs), .max = MAX_LOGPROBS}, v,
                  e))
@@ -293,25 +293,19 @@ static int read_breakers(request *r, const field *f, const json_t *v, api_error 
     return 0;
 }
 
-/* Whether it is of any effect is the chat template's to say. */
-static int read_effort(request *r, const field *f, const json_t *v, api_error *e)
-{
-    static const char *const efforts[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
-    if (!json_is_string(v)) return wrong_type(e, f->name, "a string", v);
-    for (size_t i = 0; i < sizeof efforts / sizeof *efforts; i++)
-        if (strcmp(efforts[i], json_string_value(v)) == 0) r->reasoning_effort = efforts[i];
-    if (r->reasoning_effort) return 0;
-    return api_error_set(e, 400, "invalid_value", f->name, "'%s' is none, minimal, low, medium, high or xhigh",
-                         f->name);
-}
-
 #define PLACE(member) offsetof(request, member)
 #define SAMPLING(member) PLACE(params.sampling.member)
 
 /* Aliases follow the name that they stand for. */
 static const field fields[] = {
     {"prompt", IN_COMPLETION, read_prompt, 0, 0, 0},
-    {"messages", IN_CHAT, read_messages, 0, 0, 0},
+    {"messages", IN_CHAT | IN_TOKENIZE, read_messages, 0, 0, 0},
+    {"tools", IN_CHAT | IN_TOKENIZE, read_tools, 0, 0, 0},
+    {"tool_choice", IN_CHAT, read_tool_choice, 0, 0, 0},
+    {"documents", IN_CHAT | IN_TOKENIZE, read_documents, 0, 0, 0},
+    {"chat_template_kwargs", IN_CHAT | IN_TOKENIZE, read_template_kwargs, 0, 0, 0},
+    {"reasoning_effort", IN_CHAT | IN_TOKENIZE, read_effort, 0, 0, 0},
+    {"add_generation_prompt", IN_CHAT | IN_TOKENIZE, read_bool, PLACE(add_generation_prompt), 0, 0},
     {"model", IN_ALL, read_model, 0, 0, 0},
     {"user", IN_BOTH, read_string, 0, 0, 0},
     {"n", IN_BOTH, read_int, PLACE(n), 1, REQUEST_MAX_CHOICES},
@@ -361,7 +355,6 @@ static const field fields[] = {
     {"cache_pin", IN_BOTH, read_double, PLACE(params.pin_s), 0, MAX_SECONDS},
     {"timeout", IN_BOTH, read_double, PLACE(params.deadline_s), 0.001, MAX_SECONDS},
     {"response_format", IN_CHAT, read_response_format, 0, 0, 0},
-    {"reasoning_effort", IN_CHAT, read_effort, 0, 0, 0},
 };
 
 const field *field_at(size_t i)

@@ -74,7 +74,7 @@ static const known_field known[] = {
     {"add_generation_prompt", YES, NULL},
     {"continue_final_message", NO, NULL},
     {"chat_template", EMPTY, NULL},
-    {"chat_template_kwargs", EMPTY, NULL},
+    {"chat_template_kwargs", EMPTY, NULL}, /* of completions, as the next ones */
     {"truncate_prompt_tokens", 0, NULL},
     {"truncate", NO, NULL},
     {"documents", EMPTY, NULL},

@@ -138,6 +138,7 @@ static int fill_model(server *s, const engine *e, const server_model *m, status 
                               .name = m->names[0],
                               .rules = {.n_vocab = engine_model(e)->params.n_vocab,
                                         .names = m->names,
+                                        .chat_template = source,
                                         .lenient = s->config.lenient},
                               .knows_developer = source && strstr(source, "developer"),
                               .created_unix_s = (int64_t)time(NULL),

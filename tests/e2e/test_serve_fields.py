@@ -12,6 +12,9 @@ BASE = {COMPLETION: {"prompt": "Hi", "max_tokens": 1}, CHAT: {"messages": [{"rol
 TYPES = {"boolean": True, "integer": 1, "real": 0.5, "string": "1", "array": [1], "object": {"a": 1}}
 
 
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+
+
 class Field:
     def __init__(self, *types, where=BOTH, good=(), bad=(), more=None):
         self.types, self.where, self.good, self.bad, self.more = types, where, good, bad, more or {}
@@ -38,7 +41,8 @@ FIELDS = {
                            [{"role": "user", "content": 1}], [{"role": "user", "content": {"a": 1}}], [{"role": "user", "content": ["a"]}],
                            [{"role": "user", "content": None}], [{"content": "a"}], [{"role": "user\0", "content": "a"}],
                            [{"role": "user", "content": [{"type": "text"}]}], [{"role": "user", "content": [{"type": "text", "text": 1}]}],
-                           [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}])),
+                           [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}],
+                           [{"role": "user", "content": [{"type": "text", "text": "a", "colour": "red"}]}])),
     "model": Field("string", good=(SMOLLM, "other-name")),
     "user": Field("string", good=("me",)),
     "n": integer(1, 128),
@@ -81,7 +85,12 @@ FIELDS = {
     "cache_pin": Field("integer", "real", good=(0,), bad=(-1, 604801, 1e9)),
     "timeout": Field("integer", "real", good=(60, 0.5, 604800), bad=(0, -1, 604801, 1e9)),
     "response_format": Field("object", where=(CHAT,), good=({"type": "text"},), bad=({"type": "json_object"}, {"type": 1}, {}, {"type": "text", "x": 1})),
-    "tools": Field(where=(CHAT,), good=([],), bad=([{"type": "function"}],)),
+    "tools": Field(where=(CHAT,), good=([], [TOOL]), bad=([1], ["a"], {"a": 1})),
+    "tool_choice": Field(where=(CHAT,), good=("none", "auto"), bad=("required", "", {"type": "function", "function": {"name": "f"}})),
+    "documents": Field("array", where=(CHAT,), good=([], [{"title": "a", "text": "b"}])),
+    "chat_template_kwargs": Field("object", where=(CHAT,), good=({}, {"enable_thinking": False}), bad=({"messages": []}, {"tools": 1}, {"eos_token": "a"})),
+    "add_generation_prompt": boolean(where=(CHAT,)),
+    "reasoning_effort": Field(where=(CHAT,), good=("none", "low", "high"), bad=("", "much")),
     "functions": Field(where=(CHAT,), good=([],), bad=([{"name": "f"}],)),
     "suffix": Field(where=(COMPLETION,), good=("",), bad=("end",)),
 }
@@ -138,7 +147,7 @@ def test_what_fields_say_together(server):
 REFUSED = {"grammar": "root ::= \"a\"", "guided_choice": ["a", "b"], "structured_outputs": {"choice": ["a"]}, "min_tokens": 5, "bad_words": ["a"],
            "allowed_token_ids": [1], "chat_template": "{{ 1 }}", "suffix": "end", "truncate_prompt_tokens": 2, "prompt_logprobs": 1, "lora": [{"id": 0}],
            "max_token": 3, "temprature": 0, "no_such_field": {"a": [1]}, "use_beam_search": True, "a\"b\u00e9\n": 1, "": 1}
-ONLY = {COMPLETION: {"response_format": {"type": "json_object"}, "messages": [], "top_logprobs": 1, "chat_template_kwargs": {"a": 1}},
+ONLY = {COMPLETION: {"response_format": {"type": "json_object"}, "messages": [], "top_logprobs": 1, "chat_template_kwargs": {"a": 1}, "tools": [TOOL]},
         CHAT: {"echo": True, "best_of": 2, "prompt": "a", "add_special_tokens": True}}
 NEUTRAL = {"suffix": "", "min_tokens": 0, "use_beam_search": False, "parallel_tool_calls": True, "modalities": ["text"], "grammar": "", "lora": [],
            "length_penalty": 1, "mirostat": 0, "mirostat_tau": 5.0, "detokenize": True, "metadata": {"a": "b"}, "store": True, "user": "me", "service_tier": "auto",
@@ -179,6 +188,38 @@ def test_a_lenient_server_names_what_it_ignores():
         assert refused(s, CHAT, {**BASE[CHAT], "temperature": 9}, "temperature")
 
 
+def test_the_prompt_of_a_chat(server, tmp_path):
+    """Messages, tools, documents and variables reach the template; so /apply-template shows, /tokenize counts, and a chat answers."""
+    source = """{% for m in messages %}<{{ m.role }}{% for k, v in m.items() %}{% if k != 'role' %} {{ k }}={{ v | tojson }}{% endif %}{% endfor %}>{% endfor %}
+{%- if tools %}T{{ tools | tojson }}{% endif %}{% if documents %}D{{ documents | length }}{% endif %}{{ mood }}{{ reasoning_effort }}{% if add_generation_prompt %}:{% endif %}"""
+    (tmp_path / "t.jinja").write_text(source)
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"x\": 1}"}}
+    messages = [{"role": "user", "content": [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}], "name": "Eve"},
+                {"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c1", "content": "2"}]
+    chat = {"messages": messages, "tools": [TOOL], "documents": [{"text": "a"}], "tool_choice": "auto", "reasoning_effort": "low",
+            "chat_template_kwargs": {"mood": "glad"}}
+    with Server("--ctx", 512, "--kv-memory", "256M", "--chat-template", tmp_path / "t.jinja") as s:
+        reply = s.post("/apply-template", {**chat, "temperature": 0, "stream": False})
+        text = reply.json["prompt"]
+        assert text == ('<user content="Hi" name="Eve"><assistant content=null tool_calls=[{"id": "c1", "type": "function", "function": {"name": "f", '
+                        '"arguments": {"x": 1}}}]><tool tool_call_id="c1" content="2">T[{"type": "function", "function": {"name": "f", "parameters": '
+                        '{"type": "object"}}}]D1gladlow:') and "X-Kvasir-Ignored" not in reply.headers
+        fields = {key: value for key, value in chat.items() if key != "tool_choice"}
+        tokens = s.post("/tokenize", fields).json
+        assert tokens["tokens"] == s.post("/tokenize", {"content": text}).json["tokens"] and tokens["count"] == len(tokens["tokens"])
+        assert s.post(CHAT, {**chat, "max_tokens": 1}).json["usage"]["prompt_tokens"] == tokens["count"]
+        assert s.post("/apply-template", {**chat, "add_generation_prompt": False}).json["prompt"] == text[:-1]
+        assert s.post("/apply-template", {"messages": messages, "chat_template_kwargs": {"tempo": 1}}).headers["X-Kvasir-Ignored"] == "chat_template_kwargs.tempo"
+        for body, param in (({"messages": messages, "content": "a"}, "messages"), ({"messages": messages, "add_special": True}, "add_special"),
+                            ({"content": "a", "tools": [TOOL]}, "messages"), ({"content": "a", "stream": True}, "stream")):
+            error = s.post("/tokenize", body).json["error"]
+            assert error["param"] == param, error
+        for bad, param in ((1, "messages.0"), ({"role": "user"}, "messages.0.content"), ({"role": "king", "content": ""}, "messages.0.role"),
+                           ({"role": "user", "content": [{"type": "video"}]}, "messages.0.content.0.type")):
+            assert s.post("/apply-template", {"messages": [bad]}).json["error"]["param"] == param
+    assert server.post(CHAT, {**BASE[CHAT], "reasoning_effort": "high"}).headers["X-Kvasir-Ignored"] == "reasoning_effort"
+
+
 # What programs send that OpenAI's interface doesn't need, as they have it by default.
 CLIENTS = {
     "guidellm": (COMPLETION, {"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}, "ignore_eos": True, "stop": None}),
@@ -191,7 +232,7 @@ CLIENTS = {
     "llama.cpp's page": (CHAT, {"cache_prompt": True, "dynatemp_range": 0, "dynatemp_exponent": 1, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "typical_p": 1,
                                 "xtc_probability": 0, "xtc_threshold": 0.1, "repeat_last_n": 64, "repeat_penalty": 1, "dry_multiplier": 0, "dry_base": 1.75,
                                 "dry_allowed_length": 2, "dry_penalty_last_n": -1, "max_tokens": 5, "timings_per_token": False}),
-    "zed": (CHAT, {"stream": True, "parallel_tool_calls": False, "prompt_cache_key": "thread", "stop": [], "tools": [], "tool_choice": None}),
+    "zed": (CHAT, {"stream": True, "parallel_tool_calls": False, "prompt_cache_key": "thread", "stop": [], "tools": [TOOL], "tool_choice": "auto"}),
 }
 
 

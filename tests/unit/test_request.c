@@ -13,7 +13,8 @@
 #include "serve/request.h"
 
 static const char *const names[] = {"first", "second", NULL};
-static const request_rules strict = {.n_vocab = 100, .names = names}, lenient = {100, names, true};
+static const request_rules strict = {.n_vocab = 100, .names = names};
+static const request_rules lenient = {.n_vocab = 100, .names = names, .lenient = true};
 
 static int parse(request *r, request_kind kind, const request_rules *rules, const char *body, api_error *e)
 {
