@@ -27,3 +27,9 @@ uint64_t hash_value(const hash_stream *h)
 {
     return XXH3_64bits_digest((const XXH3_state_t *)h);
 }
+
+hash128 hash128_of(const void *data, size_t n_bytes)
+{
+    XXH128_hash_t h = XXH3_128bits(data, n_bytes);
+    return (hash128){h.low64, h.high64};
+}

@@ -1,5 +1,5 @@
-/* hash.h - a 64-bit fingerprint of a stream of bytes (XXH3): equal logits print equal hashes. Not for untrusted
- * keys. */
+/* hash.h - XXH3: 64 bits of a stream of bytes (equal logits print equal hashes), 128 bits of some bytes at once. Not for
+ * untrusted keys. */
 #ifndef KVASIR_BASE_HASH_H
 #define KVASIR_BASE_HASH_H
 
@@ -14,5 +14,11 @@ int hash_new(hash_stream **out, status *st);
 void hash_free(hash_stream *h);
 void hash_update(hash_stream *h, const void *data, size_t n_bytes);
 uint64_t hash_value(const hash_stream *h);
+
+typedef struct hash128 {
+    uint64_t low, high;
+} hash128;
+
+hash128 hash128_of(const void *data, size_t n_bytes);
 
 #endif

@@ -12,6 +12,7 @@ typedef struct loader {
     model *m;
     const gguf *g;
     const model_options *o;
+    fingerprint *fingerprint;
     uint64_t done_bytes, total_bytes;
     size_t panels_used;
     status *st;
@@ -36,7 +37,9 @@ static const gguf_tensor *find(loader *l, const char *name, bool required)
         status_set(l->st, ST_UNSUPPORTED, STATUS_NO_POS, "tensor %s has type %s (%u), which Kvasir can't compute with",
                    name, type ? type : "unknown", t->type);
     }
-    return l->st->code ? NULL : t;
+    if (l->st->code || !t) return NULL;
+    fingerprint_tensor(l->fingerprint, t);
+    return t;
 }
 
 /* Bytes of the tensor that were read, from `offset` on: their pages can go. */
@@ -270,8 +273,9 @@ static int load(loader *l, const char *path)
     m->layers = mem_calloc((size_t)m->params.n_layers, sizeof *m->layers);
     if (!m->layers) return status_nomem(l->st, (uint64_t)m->params.n_layers * sizeof *m->layers);
     for (size_t i = 0; i < gguf_tensor_count(l->g); i++) l->total_bytes += gguf_tensor_at(l->g, i)->n_bytes;
-    if (load_texts(l, path) || model_fingerprint(m->fingerprint, l->g, l->st)) return l->st->code;
+    if (load_texts(l, path) || fingerprint_new(&l->fingerprint, l->g, l->o->team, l->st)) return l->st->code;
     load_weights(l);
+    if (!l->st->code) fingerprint_finish(l->fingerprint, m->fingerprint, l->st);
     return l->st->code;
 }
 
@@ -292,6 +296,7 @@ int model_load(model **out, const char *path, const model_options *o, status *st
         model_free(m);
         m = NULL;
     }
+    fingerprint_free(l.fingerprint);
     gguf_close(g);
     if (st->code) return status_prefix(st, "%s", path);
     *out = m;

@@ -41,7 +41,24 @@ static void everything_counts(void **state)
     model_free(other);
 }
 
-/* A file that differs in one byte of a tensor, of a key's value, or of a name is another model. */
+static void fingerprint_of(uint8_t out[32], const uint8_t *bytes, size_t n, int n_threads)
+{
+    status st = STATUS_INIT;
+    gguf *g = NULL;
+    threads *team = NULL;
+    fingerprint *f = NULL;
+    assert_int_equal(gguf_parse(&g, bytes, n, &st), ST_OK);
+    assert_int_equal(threads_new(&team, n_threads, &st), ST_OK);
+    assert_int_equal(fingerprint_new(&f, g, team, &st), ST_OK);
+    fingerprint_tensor(f, gguf_tensor_at(g, gguf_tensor_count(g) / 2)); /* in any order */
+    assert_int_equal(fingerprint_finish(f, out, &st), ST_OK);
+    fingerprint_free(f);
+    threads_free(team);
+    gguf_close(g);
+}
+
+/* A file that differs in one byte, of a tensor, of a key's value, or of a name, is another model: the first and the last
+ * byte of every tensor, and bytes anywhere in them, chunks of large ones included. */
 static void one_byte_is_another_model(void **state)
 {
     (void)state;
@@ -49,27 +66,36 @@ static void one_byte_is_another_model(void **state)
     strbuf file;
     strbuf_init(&file, 0);
     tiny_config c = tiny_llama();
+    c.type = DTYPE_F32;
+    c.d_ff = 4096; /* several chunks a matrix */
     tiny_gguf(&file, &c);
-    uint8_t *bytes = malloc(file.n_bytes), first[32], changed[32];
-    memcpy(bytes, strbuf_cstr(&file), file.n_bytes);
+    size_t n = file.n_bytes;
+    uint8_t *bytes = malloc(n), first[32], changed[32];
+    memcpy(bytes, strbuf_cstr(&file), n);
     gguf *g = NULL;
-    assert_int_equal(gguf_parse(&g, bytes, file.n_bytes, &st), ST_OK);
-    assert_int_equal(model_fingerprint(first, g, &st), ST_OK);
-    const gguf_tensor *t = gguf_find_tensor(g, "blk.1.attn_k.weight");
-    const gguf_kv *kv = gguf_find(g, "llama.context_length");
-    uint8_t *places[] = {(uint8_t *)(uintptr_t)t->data + 100, (uint8_t *)(uintptr_t)kv->value,
-                         (uint8_t *)(uintptr_t)t->name.data + 4};
-    for (int i = 0; i < 3; i++) {
-        *places[i] ^= 64;
-        gguf *h = NULL;
-        assert_int_equal(gguf_parse(&h, bytes, file.n_bytes, &st), ST_OK);
-        assert_int_equal(model_fingerprint(changed, h, &st), ST_OK);
-        assert_memory_not_equal(changed, first, 32);
-        gguf_close(h);
-        *places[i] ^= 64;
+    assert_int_equal(gguf_parse(&g, bytes, n, &st), ST_OK);
+    assert_true(gguf_find_tensor(g, "blk.1.ffn_up.weight")->n_bytes > 2 * 262144);
+    fingerprint_of(first, bytes, n, 1);
+    for (int t = 2; t <= 4; t++) {
+        fingerprint_of(changed, bytes, n, t);
+        assert_memory_equal(changed, first, 32);
     }
-    assert_int_equal(model_fingerprint(changed, g, &st), ST_OK);
-    assert_memory_equal(changed, first, 32);
+    const gguf_kv *kv = gguf_find(g, "llama.context_length");
+    uint64_t draw = 1;
+    for (size_t i = 0; i <= gguf_tensor_count(g); i++) {
+        const gguf_tensor *t = gguf_tensor_at(g, i);
+        for (int k = 0; k < 4; k++) {
+            draw = draw * 6364136223846793005u + 1442695040888963407u;
+            size_t at = !t ? 0 : k == 0 ? 0 : k == 1 ? t->n_bytes - 1 : (size_t)(draw >> 24) % t->n_bytes;
+            const void *place = t ? (const void *)(t->data + at)
+                                  : k ? (const void *)kv->value : gguf_tensor_at(g, 1)->name.data + 4;
+            uint8_t *byte = bytes + ((const uint8_t *)place - bytes);
+            *byte ^= 64;
+            fingerprint_of(changed, bytes, n, 2);
+            assert_memory_not_equal(changed, first, 32);
+            *byte ^= 64;
+        }
+    }
     gguf_close(g);
     free(bytes);
     strbuf_deinit(&file);
