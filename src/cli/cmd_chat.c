@@ -19,7 +19,7 @@ typedef struct chat {
     answer last;      /* figures of the newest answer */
     int64_t answered; /* tokens of all answers */
     bool tty, quiet;
-    char *history;    /* file of typed lines; NULL = none is kept */
+    char *history; /* file of typed lines; NULL = none is kept */
 } chat;
 
 /* Ctrl-C stops the answer, not the program; between answers it is the terminal's again. */
@@ -186,6 +186,7 @@ static int open_chat(chat *c, const args *a, status *st)
         answer_options_init(&c->options, a, c->r.m, st) ||
         (system && conversation_set_system(&c->conversation, system, st)))
         return st->code;
+    c->conversation.parse_special = args_flag(a, "parse-special");
     if (!c->conversation.template)
         fprintf(stderr,
                 "%s has no chat template (a base model?): it goes on where your text stops. --chat-template FILE gives "
@@ -218,8 +219,12 @@ static int run(const args *a, status *st)
 }
 
 static const option_spec options[] = {
-    {.name = "system", .letter = 's', .kind = OPTION_STRING, .arg = "TEXT",
+    {.name = "system",
+     .letter = 's',
+     .kind = OPTION_STRING,
+     .arg = "TEXT",
      .help = "a system message before the conversation"},
+    PARSE_SPECIAL_OPTION,
     {.name = "quiet", .letter = 'q', .kind = OPTION_FLAG, .help = "no closing lines"},
     ANSWER_OPTIONS,
     RUNTIME_OPTIONS,

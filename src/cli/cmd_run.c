@@ -28,13 +28,13 @@ static int read_prompt(strbuf *out, const args *a, status *st)
 static int encode(token_list *ids, const args *a, const model *m, const strbuf *prompt, status *st)
 {
     const char *system = args_string(a, "system");
+    const encode_options raw = {.add_special = true, .parse_special = args_flag(a, "parse-special")};
     conversation c;
     if (args_flag(a, "raw") || (!m->chat_template && !args_given(a, "chat-template")))
-        return tokenizer_encode(m->tok, strbuf_cstr(prompt), prompt->n_bytes,
-                                (encode_options){.add_special = true, .parse_special = args_flag(a, "special")}, ids,
-                                st);
-    if (conversation_init(&c, m, args_string(a, "chat-template"), st) == ST_OK &&
-        (!system || conversation_add(&c, "system", system, strlen(system), st) == ST_OK) &&
+        return tokenizer_encode(m->tok, strbuf_cstr(prompt), prompt->n_bytes, raw, ids, st);
+    int rc = conversation_init(&c, m, args_string(a, "chat-template"), st);
+    c.parse_special = raw.parse_special;
+    if (rc == ST_OK && (!system || conversation_add(&c, "system", system, strlen(system), st) == ST_OK) &&
         conversation_add(&c, "user", strbuf_cstr(prompt), prompt->n_bytes, st) == ST_OK)
         conversation_encode(&c, m, ids, st);
     conversation_deinit(&c);
@@ -98,12 +98,17 @@ static int run(const args *a, status *st)
 }
 
 static const option_spec options[] = {
-    {.name = "file", .letter = 'f', .kind = OPTION_FILE, .arg = "FILE",
+    {.name = "file",
+     .letter = 'f',
+     .kind = OPTION_FILE,
+     .arg = "FILE",
      .help = "read the prompt from a file (- = standard input)"},
     {.name = "raw", .kind = OPTION_FLAG, .help = "no chat template: the model goes on where the text stops"},
-    {.name = "special", .kind = OPTION_FLAG,
-     .help = "with --raw: names of control tokens in the prompt are those tokens"},
-    {.name = "system", .letter = 's', .kind = OPTION_STRING, .arg = "TEXT",
+    PARSE_SPECIAL_OPTION,
+    {.name = "system",
+     .letter = 's',
+     .kind = OPTION_STRING,
+     .arg = "TEXT",
      .help = "a system message before the prompt"},
     {.name = "quiet", .letter = 'q', .kind = OPTION_FLAG, .help = "nothing on standard error but errors"},
     {.name = "json", .kind = OPTION_FLAG, .help = "one JSON object with text and figures, at the end"},

@@ -102,6 +102,7 @@ static server_config configure(const args *a)
     c.max_body_bytes = (size_t)args_bytes(a, "max-body");
     c.request_timeout_s = args_float(a, "request-timeout");
     c.comment_interval_s = args_float(a, "keep-alive");
+    c.allow_parse_special = args_flag(a, "allow-parse-special");
     c.vllm_metrics = strcmp(args_string(a, "metrics-names"), "vllm") == 0;
     c.lenient = args_flag(a, "lenient");
     c.log = &log_to_stderr;
@@ -270,7 +271,8 @@ static const option_spec options[] = {
      .help = "pages of this origin may use the server (* = all pages)"},
     {.name = "lenient",
      .kind = OPTION_FLAG,
-     .help = "ignore fields that aren't supported, and name them in the header X-Kvasir-Ignored, instead of refusing them"},
+     .help =
+         "ignore fields that aren't supported, and name them in the header X-Kvasir-Ignored, instead of refusing them"},
     {.name = "connections",
      .kind = OPTION_INT,
      .arg = "N",
@@ -304,6 +306,9 @@ static const option_spec options[] = {
      .min = 0,
      .max = 86400,
      .help = "seconds that answers may go on after SIGTERM or Ctrl-C"},
+    {.name = "allow-parse-special",
+     .kind = OPTION_FLAG,
+     .help = "requests may say \"parse_special\": true: control tokens that their texts name are those tokens"},
     {.name = "metrics-names",
      .kind = OPTION_CHOICE,
      .arg = "NAMES",

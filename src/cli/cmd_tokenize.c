@@ -91,7 +91,7 @@ static int tokenize_line(const tokenizer *t, const json_t *value, bool special, 
 {
     if (!json_is_string(value)) return status_set(st, ST_FORMAT, STATUS_NO_POS, "not a JSON string");
     token_list ids = {0};
-    encode_options o = {special, special};
+    encode_options o = {.add_special = special, .parse_special = special};
     if (tokenizer_encode(t, json_string_value(value), json_string_length(value), o, &ids, st) == ST_OK)
         print_ids(out, &ids);
     tell_dropped(&ids);
@@ -153,10 +153,11 @@ static int tokenize_text(const args *a, const tokenizer *t, status *st)
     strbuf_init(&out, 0);
     token_list ids = {0};
     bool special = args_flag(a, "special");
+    const encode_options o = {.add_special = special, .parse_special = special};
     if (given) strbuf_puts(&text, given);
     else file_read(&text, "-", MAX_INPUT, st);
     if (st->code == ST_OK && strbuf_check(&text, st) == ST_OK &&
-        tokenizer_encode(t, strbuf_cstr(&text), text.n_bytes, (encode_options){special, special}, &ids, st) == ST_OK) {
+        tokenizer_encode(t, strbuf_cstr(&text), text.n_bytes, o, &ids, st) == ST_OK) {
         print_tokens(&out, a, t, &ids);
         write_out(&out, st);
         tell_dropped(&ids);

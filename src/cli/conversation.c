@@ -94,8 +94,8 @@ static int encode_raw(const conversation *c, const model *m, token_list *out, st
     strbuf_init(&text, 0);
     for (size_t i = 0; i < c->n; i++) strbuf_add(&text, c->messages[i].content, c->messages[i].content_bytes);
     int rc = strbuf_check(&text, st);
-    if (rc == ST_OK)
-        rc = tokenizer_encode(m->tok, strbuf_cstr(&text), text.n_bytes, (encode_options){.add_special = true}, out, st);
+    const encode_options o = {.add_special = true, .parse_special = c->parse_special};
+    if (rc == ST_OK) rc = tokenizer_encode(m->tok, strbuf_cstr(&text), text.n_bytes, o, out, st);
     strbuf_deinit(&text);
     return rc;
 }
@@ -107,7 +107,9 @@ int conversation_encode(const conversation *c, const model *m, token_list *out, 
     if (!d) return status_nomem(st, sizeof(void *));
     tmpl_value *root = tmpl_map(d);
     tmpl_map_set(d, root, "messages", chat_messages(d, c->messages, c->n));
-    const chat_options o = {.add_generation_prompt = true, .now_unix_s = (int64_t)time(NULL)};
+    const chat_options o = {.add_generation_prompt = true,
+                            .parse_special = c->parse_special,
+                            .now_unix_s = (int64_t)time(NULL)};
     int rc = chat_encode(c->template, m->tok, d, root, &o, out, st);
     tmpl_data_free(d);
     return rc;

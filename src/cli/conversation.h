@@ -13,6 +13,7 @@ typedef struct conversation {
     tmpl *template; /* NULL: the model has none, prompts are raw */
     chat_message *messages;
     size_t n, capacity;
+    bool parse_special; /* control tokens that messages name are those tokens */
 } conversation;
 
 /* template_file (may be NULL) overrides the model's own template. */

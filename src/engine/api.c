@@ -86,7 +86,7 @@ int kvasir_tokenize(const kvasir_model *m, const char *text, size_t n_bytes, int
                     int32_t *ids, size_t capacity, size_t *n_ids, kvasir_status *st)
 {
     token_list l = {0};
-    encode_options o = {add_special != 0, parse_special != 0};
+    encode_options o = {.add_special = add_special != 0, .parse_special = parse_special != 0};
     int rc = tokenizer_encode(m->m->tok, text, n_bytes, o, &l, inner(st));
     if (rc == ST_OK) {
         *n_ids = l.n;
@@ -177,8 +177,13 @@ int kvasir_engine_audit(const kvasir_engine *e, kvasir_status *st)
 kvasir_sampling kvasir_sampling_defaults(void)
 {
     sampler_params p = sampler_defaults();
-    return (kvasir_sampling){.temperature = p.temperature, .top_k = p.top_k, .top_p = p.top_p, .min_p = p.min_p,
-                             .repeat_penalty = p.repeat_penalty, .seed = p.seed, .max_tokens = -1};
+    return (kvasir_sampling){.temperature = p.temperature,
+                             .top_k = p.top_k,
+                             .top_p = p.top_p,
+                             .min_p = p.min_p,
+                             .repeat_penalty = p.repeat_penalty,
+                             .seed = p.seed,
+                             .max_tokens = -1};
 }
 
 int kvasir_session_new(kvasir_session **out, kvasir_engine *e, kvasir_status *st)

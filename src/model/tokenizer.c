@@ -105,16 +105,28 @@ int token_list_add(token_list *l, int32_t id, status *st)
     return ST_OK;
 }
 
+/* Bytes from `at` on in which control tokens may be: [*range] is the first range that ends behind `at`. */
+static size_t control_bytes(const encode_options *o, size_t at, size_t n, size_t *range)
+{
+    if (o->parse_special) return n - at;
+    if (!o->trusted) return 0;
+    while (*range < o->trusted->n && o->trusted->at[*range].to <= at) ++*range;
+    if (*range == o->trusted->n || o->trusted->at[*range].from > at) return 0;
+    return o->trusted->at[*range].to - at;
+}
+
 /* Cuts special tokens out of the text and encodes what lies between them. */
-static int encode_text(merger *m, const char *text, size_t n, bool control, token_list *out, status *st)
+static int encode_text(merger *m, const char *text, size_t n, const encode_options *o, token_list *out, status *st)
 {
     const tokenizer *t = m->t;
+    size_t range = 0;
     bool space = t->add_space; /* goes before a fragment at the start and after each special token */
     int rc = ST_OK;
     for (size_t at = 0; !rc && at < n;) {
         size_t end = at, length = 0;
         int32_t id = -1;
-        while (end < n && (id = specials_match(t, text + end, n - end, control, &length)) < 0) end++;
+        for (; end < n; end++)
+            if ((id = specials_match(t, text + end, n - end, control_bytes(o, end, n, &range), &length)) >= 0) break;
         if (end > at)
             rc = t->spm ? spm_encode(m, text + at, end - at, space, out, st)
                         : bpe_encode(m, text + at, end - at, out, st);
@@ -133,7 +145,7 @@ int tokenizer_encode(const tokenizer *t, const char *text, size_t n, encode_opti
     merger m = {.t = t};
     int rc = ST_OK;
     if (o.add_special && tokenizer_adds_bos(t)) rc = token_list_add(out, t->bos, st);
-    if (!rc) rc = encode_text(&m, text, n, o.parse_special, out, st);
+    if (!rc) rc = encode_text(&m, text, n, &o, out, st);
     if (!rc && o.add_special && tokenizer_adds_eos(t)) rc = token_list_add(out, t->eos, st);
     merger_deinit(&m);
     if (rc) {

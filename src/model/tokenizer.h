@@ -10,7 +10,8 @@
  *    tell apart: special tokens, SPM's U+2581 (it is its space), and bytes that the vocabulary has no token for (they
  *    are left out, and counted).
  * T2 Time is near linear in the text, whatever the text.
- * T3 Text is not trusted: without parse_special no text yields a control token, whatever the merges would allow.
+ * T3 Text is not trusted: outside of what parse_special or `trusted` name no text yields a control token, whatever the
+ *    merges would allow. The text around is encoded as one, whoever wrote which part of it.
  * Threads: constant after tokenizer_new; any number of threads may encode and decode.
  */
 #ifndef KVASIR_MODEL_TOKENIZER_H
@@ -23,6 +24,7 @@
 #include "base/status.h"
 #include "base/strbuf.h"
 #include "model/gguf.h"
+#include "model/text_ranges.h"
 
 typedef struct tokenizer tokenizer;
 
@@ -51,8 +53,9 @@ void token_list_deinit(token_list *l);
 int token_list_add(token_list *l, int32_t id, status *st);
 
 typedef struct encode_options {
-    bool add_special;   /* bos / eos as the model's file says */
-    bool parse_special; /* control tokens in the text are recognized; user-defined ones always are */
+    bool add_special;           /* bos / eos as the model's file says */
+    bool parse_special;         /* control tokens in the text are recognized; user-defined ones always are */
+    const text_ranges *trusted; /* or only those that lie wholly in one of these ranges; may be NULL */
 } encode_options;
 /* Appends to out; on failure out holds what it held before. Text of 2 GiB and more is ST_LIMIT, and so are more ids than
  * out's limit. */

@@ -91,8 +91,9 @@ size_t table_size(size_t n);
 /* ---- special tokens ---- */
 int specials_read(tokenizer *t, const gguf *g, status *st);
 int specials_sort(tokenizer *t, status *st);
-/* The longest special token at the start of s: its id and length, or -1. */
-int32_t specials_match(const tokenizer *t, const char *s, size_t n, bool control, size_t *n_matched);
+/* The longest special token at the start of s: its id and length, or -1. Control tokens have to end within the first
+ * n_control bytes. */
+int32_t specials_match(const tokenizer *t, const char *s, size_t n, size_t n_control, size_t *n_matched);
 
 /* ---- pre-tokenizer ---- */
 typedef int split_fn(void *user, const char *word, size_t n, status *st);

@@ -131,13 +131,13 @@ static int32_t lower_bound(const tokenizer *t, int32_t lo, int32_t hi, size_t de
 }
 
 /* Walks the sorted names like a tree: [lo, hi) are those that begin with the depth bytes seen so far. */
-int32_t specials_match(const tokenizer *t, const char *s, size_t n, bool control, size_t *n_matched)
+int32_t specials_match(const tokenizer *t, const char *s, size_t n, size_t n_control, size_t *n_matched)
 {
     int32_t best = -1, lo = t->special_begin[(uint8_t)s[0]], hi = t->special_begin[(uint8_t)s[0] + 1];
     for (size_t depth = 1; lo < hi; depth++) {
         int32_t id = t->specials[lo];
         if (t->tokens[id].n_name == depth) {
-            if (control || t->tokens[id].type == TOKEN_USER) {
+            if (depth <= n_control || t->tokens[id].type == TOKEN_USER) {
                 best = id;
                 *n_matched = depth;
             }

@@ -118,7 +118,8 @@ static tmpl_value *convert_member(converter *c, const char *key, const json_t *v
     }
     if (json_is_null(v)) return NULL;
     if (strcmp(key, "role") == 0 && strcmp(json_string_value(v), "developer") == 0 && !c->knows_developer)
-        return tmpl_string(c->d, "system", 6);
+        return chat_role(c->d, "system", 6);
+    if (strcmp(key, "role") == 0) return chat_role(c->d, json_string_value(v), json_string_length(v));
     if (strcmp(key, "tool_calls") == 0 && json_is_array(v)) return convert_calls(c, v, 3);
     if (strcmp(key, "function_call") == 0 && json_is_object(v)) return convert_function(c, v, 3);
     return convert(c, v, 3);
@@ -165,15 +166,18 @@ static int check_length(const converter *c, const served_model *m)
 }
 
 /* *again: the template failed, and rendering plainly would be something else. */
-static int render(const request *r, const served_model *m, bool plain, bool *again, strbuf *out, api_error *e)
+static int render(const request *r, const served_model *m, bool plain, bool *again, strbuf *out, text_ranges *trusted,
+                  api_error *e)
 {
     status st = STATUS_INIT;
     converter c = {.d = tmpl_data_new(), .plain = plain, .knows_developer = m->knows_developer, .e = e};
     if (!c.d) return api_error_nomem(e);
-    const chat_options o = {.add_generation_prompt = r->add_generation_prompt, .now_unix_s = (int64_t)time(NULL)};
+    const chat_options o = {.add_generation_prompt = r->add_generation_prompt,
+                            .parse_special = r->parse_special,
+                            .now_unix_s = (int64_t)time(NULL)};
     tmpl_value *root = convert_request(&c, r);
     int rc = check_length(&c, m);
-    if (rc == 0 && chat_render(m->template, m->m->tok, c.d, root, &o, out, &st))
+    if (rc == 0 && chat_render(m->template, m->m->tok, c.d, root, &o, out, trusted, &st))
         rc = st.code == ST_NOMEM ? api_error_nomem(e)
                                  : api_error_set(e, 400, "chat_template", "messages", "%s", st.text);
     *again = c.adapted && st.code == ST_ARG;
@@ -181,7 +185,7 @@ static int render(const request *r, const served_model *m, bool plain, bool *aga
     return rc;
 }
 
-int chat_prompt_text(const request *r, const served_model *m, strbuf *out, api_error *e)
+int chat_prompt_text(const request *r, const served_model *m, strbuf *out, text_ranges *trusted, api_error *e)
 {
     if (!m->template)
         return api_error_set(e, 400, "no_chat_template", NULL,
@@ -191,10 +195,10 @@ int chat_prompt_text(const request *r, const served_model *m, strbuf *out, api_e
                              "%zu messages are more than the context's %d tokens; send fewer",
                              json_array_size(r->messages), m->context);
     bool again = false;
-    int rc = render(r, m, false, &again, out, e);
+    int rc = render(r, m, false, &again, out, trusted, e);
     if (rc == 0 || !again) return rc;
     api_error second;
-    if (render(r, m, true, &again, out, &second)) return rc;
+    if (render(r, m, true, &again, out, trusted, &second)) return rc;
     *e = (api_error){0};
     return 0;
 }
@@ -216,10 +220,12 @@ int prompt_encode(const served_model *m, const char *text, size_t n_bytes, encod
 int chat_prompt_ids(const request *r, const served_model *m, token_list *out, api_error *e)
 {
     strbuf text;
+    text_ranges trusted = {0};
     strbuf_init(&text, 0);
-    int rc = chat_prompt_text(r, m, &text, e);
-    const encode_options as_written = {.parse_special = true};
+    int rc = chat_prompt_text(r, m, &text, &trusted, e);
+    const encode_options as_written = {.trusted = &trusted};
     if (rc == 0) rc = prompt_encode(m, strbuf_cstr(&text), text.n_bytes, as_written, "messages", out, e);
     strbuf_deinit(&text);
+    text_ranges_deinit(&trusted);
     return rc;
 }

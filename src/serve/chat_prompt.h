@@ -20,7 +20,7 @@
 #define CHAT_MAX_VALUES 200000
 
 /* Appended to out. Return 0 or an HTTP status. */
-int chat_prompt_text(const request *r, const served_model *m, strbuf *out, api_error *e);
+int chat_prompt_text(const request *r, const served_model *m, strbuf *out, text_ranges *trusted, api_error *e);
 int chat_prompt_ids(const request *r, const served_model *m, token_list *out, api_error *e);
 /* Text to ids. Of a text that can't fit only the beginning is read. param: names the text in errors. */
 int prompt_encode(const served_model *m, const char *text, size_t n_bytes, encode_options how, const char *param,

@@ -104,7 +104,7 @@ static int apply_template(strbuf *b, const request *r, const served_model *m, ap
 {
     strbuf text;
     strbuf_init(&text, 0);
-    int rc = chat_prompt_text(r, m, &text, e);
+    int rc = chat_prompt_text(r, m, &text, NULL, e);
     if (rc == 0) {
         strbuf_puts(b, "{\"prompt\":");
         strbuf_json(b, strbuf_cstr(&text), text.n_bytes);

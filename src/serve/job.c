@@ -167,6 +167,9 @@ int job_prepare(job *j, const served_model *m, api_error *e)
     if (n_choices > (size_t)m->max_choices)
         return api_error_set(e, 400, "invalid_value", r->best_of > r->n ? "best_of" : "n",
                              "%zu choices are asked for; this server makes %d at once", n_choices, m->max_choices);
+    if (r->parse_special && !m->allow_parse_special)
+        return api_error_set(e, 400, "unsupported_value", "parse_special",
+                             "this server takes no control tokens from texts (serve --allow-parse-special)");
     j->prompts = mem_calloc(r->n_prompts, sizeof *j->prompts);
     j->choices = mem_calloc(n_choices, sizeof *j->choices);
     if (!j->prompts || !j->choices) return api_error_nomem(e);

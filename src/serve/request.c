@@ -18,7 +18,6 @@ static void set_defaults(request *r, request_kind kind, const request_rules *rul
                    .best_of = -1,
                    .max_tokens = -1,
                    .add_special = kind == REQUEST_COMPLETION,
-                   .parse_special = true,
                    .skip_special = true,
                    .add_generation_prompt = true};
     r->params = (generate_params){

@@ -348,7 +348,7 @@ static const field fields[] = {
     {"tokens", IN_DETOKENIZE, read_tokens, 0, 0, 0},
     {"add_special", IN_TOKENIZE, read_bool, PLACE(add_special), 0, 0},
     {"add_special_tokens", IN_COMPLETION | IN_TOKENIZE, read_bool, PLACE(add_special), 0, 0},
-    {"parse_special", IN_COMPLETION | IN_TOKENIZE, read_bool, PLACE(parse_special), 0, 0},
+    {"parse_special", IN_BOTH | IN_TOKENIZE, read_bool, PLACE(parse_special), 0, 0},
     {"with_pieces", IN_TOKENIZE, read_bool, PLACE(with_pieces), 0, 0},
     {"priority", IN_BOTH, read_priority, PLACE(params.priority), -INT32_MAX, INT32_MAX},
     {"cache_salt", IN_BOTH, read_salt, 0, 0, 0},

@@ -70,7 +70,6 @@ static const known_field known[] = {
     {"parse_tool_calls", NO, NULL},
     /* What the prompt is made of. */
     {"add_special_tokens", NO, NULL},
-    {"parse_special", YES, NULL},
     {"add_generation_prompt", YES, NULL},
     {"continue_final_message", NO, NULL},
     {"chat_template", EMPTY, NULL},

@@ -8,9 +8,10 @@
 
 typedef struct served_model {
     const model *m;
-    const tmpl *template; /* of chats; NULL = none */
-    bool knows_developer; /* the template has that role */
-    const char *name;     /* the id that clients see: the first of the rules' names */
+    const tmpl *template;     /* of chats; NULL = none */
+    bool knows_developer;     /* the template has that role */
+    bool allow_parse_special; /* requests may name control tokens in their texts */
+    const char *name;         /* the id that clients see: the first of the rules' names */
     request_rules rules;
     int64_t created_unix_s;
     int context;          /* most tokens of prompt and answer */

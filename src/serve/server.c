@@ -11,11 +11,11 @@
 #include "base/mem.h"
 #include "serve/http.h"
 
-#define RECEIVED_BODIES 16 /* of the largest size, that come in at once */
-#define QUEUED_BODIES 4    /* of the largest size, that wait for a worker */
-#define UNSENT_ANSWERS 4   /* of the largest size, that are being fetched */
+#define RECEIVED_BODIES 16             /* of the largest size, that come in at once */
+#define QUEUED_BODIES 4                /* of the largest size, that wait for a worker */
+#define UNSENT_ANSWERS 4               /* of the largest size, that are being fetched */
 #define SPARE_BYTES ((size_t)64 << 10) /* what every connection may hold */
-#define FLUSH_MS 2000 /* for responses that are ready when the engine is done */
+#define FLUSH_MS 2000                  /* for responses that are ready when the engine is done */
 
 server_config server_defaults(void)
 {
@@ -104,8 +104,8 @@ int server_new(server **out, const server_config *c, status *st)
                            .spare_bytes = SPARE_BYTES,
                            .send_s = c->request_timeout_s,
                            .comment_s = c->comment_interval_s};
-    if ((c->api_key_file && auth_load(&s->keys, c->api_key_file, st)) || watch_new(&s->watch, &limits, &s->figures, st) ||
-        start_daemon(s, st)) {
+    if ((c->api_key_file && auth_load(&s->keys, c->api_key_file, st)) ||
+        watch_new(&s->watch, &limits, &s->figures, st) || start_daemon(s, st)) {
         server_free(s);
         return st->code;
     }
@@ -141,6 +141,7 @@ static int fill_model(server *s, const engine *e, const server_model *m, status 
                                         .chat_template = source,
                                         .lenient = s->config.lenient},
                               .knows_developer = source && strstr(source, "developer"),
+                              .allow_parse_special = s->config.allow_parse_special,
                               .created_unix_s = (int64_t)time(NULL),
                               .context = engine_context(e),
                               .longest_piece = longest_piece(engine_model(e)->tok),

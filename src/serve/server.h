@@ -36,8 +36,9 @@ typedef struct server_config {
     double comment_interval_s; /* of silence in a stream, before a comment is sent */
     int work_queue;            /* requests that wait to be read, small ones and large ones */
     bool vllm_metrics;
-    bool lenient;        /* fields of requests that can't be obeyed are ignored, and named in a header */
-    const log_sink *log; /* NULL = none */
+    bool lenient;             /* fields of requests that can't be obeyed are ignored, and named in a header */
+    bool allow_parse_special; /* requests may name control tokens in their texts */
+    const log_sink *log;      /* NULL = none */
 } server_config;
 
 typedef struct server_model {

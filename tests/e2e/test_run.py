@@ -52,7 +52,7 @@ def test_raw_goes_on_where_the_text_stops():
     assert "four" in raw["text"] and raw["prompt_tokens"] < 10
     assert works_json("run", SMOLLM, "One, two, three,", *GREEDY, "-n", "4")["prompt_tokens"] > 20
     assert works_json("run", SMOLLM, "--raw", "<|im_start|>", "-n", "1")["prompt_tokens"] > 1
-    assert works_json("run", SMOLLM, "--raw", "--special", "<|im_start|>", "-n", "1")["prompt_tokens"] == 1
+    assert works_json("run", SMOLLM, "--raw", "--parse-special", "<|im_start|>", "-n", "1")["prompt_tokens"] == 1
 
 
 def test_system_message_and_another_template(tmp_path):

@@ -158,7 +158,7 @@ def test_stop_strings(server):
 
 
 def test_stop_tokens_and_eos(server):
-    end = server.post("/tokenize", {"content": "<|im_end|>"}).json["tokens"]
+    end = server.post("/tokenize", {"content": "<|im_end|>", "parse_special": True}).json["tokens"]
     assert len(end) == 1
     chat = server.chat("Say hi", max_tokens=200)
     assert chat["choices"][0]["finish_reason"] == "stop" and "<|im_end|>" not in chat["choices"][0]["message"]["content"]

@@ -79,7 +79,7 @@ FIELDS = {
     "ignore_eos": boolean(),
     "skip_special_tokens": boolean(),
     "add_special_tokens": boolean(where=(COMPLETION,)),
-    "parse_special": boolean(where=(COMPLETION,)),
+    "parse_special": Field("true", "false", good=(False,), bad=(True,)),
     "priority": integer(-2**31 + 1, 2**31 - 1),
     "cache_salt": Field("string", good=("me",), bad=("",)),
     "cache_pin": Field("integer", "real", good=(0,), bad=(-1, 604801, 1e9)),

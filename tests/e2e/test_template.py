@@ -13,7 +13,7 @@ import jinja_reference as reference  # noqa: E402
 
 MODELS = pathlib.Path(os.environ["KVASIR_MODELS"])
 SOURCES = ["tests/tools/render_template.c", *map(str, sorted((ROOT / "src/model/template").glob("*.c"))),
-           *("src/base/%s.c" % name for name in ("arena", "mem", "strbuf", "status", "utf8"))]
+           "src/model/text_ranges.c", *("src/base/%s.c" % name for name in ("arena", "mem", "strbuf", "status", "utf8"))]
 
 
 @pytest.fixture(scope="session")

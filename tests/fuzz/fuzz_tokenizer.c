@@ -34,7 +34,7 @@ static void check_decoding(const tokenizer *t, const token_list *l)
 static void check_text(const tokenizer *t, const char *text, size_t n)
 {
     for (int options = 0; options < 4; options++) {
-        encode_options o = {options & 1, options & 2};
+        encode_options o = {.add_special = options & 1, .parse_special = options & 2};
         token_list a = {0}, b = {0};
         status st = STATUS_INIT;
         require(tokenizer_encode(t, text, n, o, &a, &st) == ST_OK && tokenizer_encode(t, text, n, o, &b, &st) == ST_OK);

@@ -1,14 +1,14 @@
 /* render_template - renders templates for tests that compare with Python.
  *
  * One job a line: {"template": text, "context": {...}, "now": seconds}
- *              -> {"text": ...} or {"error", "code", "line"} */
+ *              -> {"text": ..., "trusted": [[from, to], ...]} or {"error", "code", "line"} */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "json_data.h"
 
-static int render(json_t *job, strbuf *out, status *st)
+static int render(json_t *job, strbuf *out, text_ranges *trusted, status *st)
 {
     json_t *source = json_object_get(job, "template"), *context = json_object_get(job, "context");
     if (!json_is_string(source)) return status_set(st, ST_ARG, STATUS_NO_POS, "a job needs a template");
@@ -19,7 +19,7 @@ static int render(json_t *job, strbuf *out, status *st)
     if (d) {
         tmpl_value *root = json_is_object(context) ? json_data(d, context) : tmpl_map(d);
         tmpl_limits limits = {.now_unix_s = json_integer_value(json_object_get(job, "now"))};
-        code = tmpl_render(t, d, root, &limits, out, st);
+        code = tmpl_render(t, d, root, &limits, out, trusted, st);
     }
     tmpl_data_free(d);
     tmpl_free(t);
@@ -40,8 +40,14 @@ int main(void)
         strbuf out;
         strbuf_init(&out, 0);
         status st = STATUS_INIT;
-        if (render(job, &out, &st) == ST_OK) reply = json_pack("{s:s%}", "text", strbuf_cstr(&out), out.n_bytes);
-        else
+        text_ranges trusted = {0};
+        if (render(job, &out, &trusted, &st) == ST_OK) {
+            json_t *ranges = json_array();
+            for (size_t i = 0; i < trusted.n; i++)
+                json_array_append_new(ranges, json_pack("[I, I]", (json_int_t)trusted.at[i].from,
+                                                        (json_int_t)trusted.at[i].to));
+            reply = json_pack("{s:s%, s:o}", "text", strbuf_cstr(&out), out.n_bytes, "trusted", ranges);
+        } else
             reply = json_pack("{s:s, s:s, s:I}", "error", st.text, "code", status_name(st.code), "line",
                               (json_int_t)st.pos);
         char *text = reply ? json_dumps(reply, JSON_ENSURE_ASCII) : NULL;
@@ -49,6 +55,7 @@ int main(void)
         free(text);
         json_decref(reply);
         json_decref(job);
+        text_ranges_deinit(&trusted);
         strbuf_deinit(&out);
     }
     free(line);

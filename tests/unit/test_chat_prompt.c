@@ -21,6 +21,7 @@ static int prompt_of(const char *template, const char *messages, strbuf *out, ap
     status st = STATUS_INIT;
     tmpl *t = NULL;
     model m = {0};
+    text_ranges trusted = {0};
     served_model served = {.m = &m, .name = "test", .context = 1000, .longest_piece = 1};
     request r;
     strbuf body;
@@ -29,8 +30,9 @@ static int prompt_of(const char *template, const char *messages, strbuf *out, ap
     assert_int_equal(tmpl_parse(&t, template, strlen(template), &st), ST_OK);
     served.template = t;
     int rc = request_parse(&r, REQUEST_CHAT, &rules, strbuf_cstr(&body), body.n_bytes, e);
-    if (rc == 0) rc = chat_prompt_text(&r, &served, out, e);
+    if (rc == 0) rc = chat_prompt_text(&r, &served, out, &trusted, e);
     request_deinit(&r);
+    text_ranges_deinit(&trusted);
     strbuf_deinit(&body);
     tmpl_free(t);
     return rc;
@@ -84,8 +86,9 @@ static void none_stays_content_alone(void **state)
 static void arguments_become_objects(void **state)
 {
     (void)state;
-    static const char call[] = "[{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"c\", \"type\": "
-                               "\"function\", \"function\": {\"name\": \"f\", \"arguments\": \"{\\\"x\\\": [1]}\"}}]}]";
+    static const char call[] =
+        "[{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"c\", \"type\": "
+        "\"function\", \"function\": {\"name\": \"f\", \"arguments\": \"{\\\"x\\\": [1]}\"}}]}]";
     expect("{{ messages[0].tool_calls | tojson }}", call,
            "[{\"id\": \"c\", \"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": {\"x\": [1]}}}]");
     /* A template that takes them for text gets the text. */
@@ -166,6 +169,7 @@ static void failing_allocations(void **state)
         tmpl *t = NULL;
         model m = {0};
         request r;
+        text_ranges trusted = {0};
         static const char body[] =
             "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"abc\"}]}, {\"role\": "
             "\"assistant\", \"content\": null, \"tool_calls\": [{\"function\": {\"arguments\": \"{}\"}}]}]}";
@@ -173,9 +177,10 @@ static void failing_allocations(void **state)
         served_model served = {.m = &m, .template = t, .name = "test", .context = 1000, .longest_piece = 1};
         assert_int_equal(request_parse(&r, REQUEST_CHAT, &rules, body, sizeof body - 1, &e), 0);
         mem_fail_after(n);
-        int rc = chat_prompt_text(&r, &served, &out, &e);
+        int rc = chat_prompt_text(&r, &served, &out, &trusted, &e);
         mem_fail_after(0);
         strbuf_deinit(&out);
+        text_ranges_deinit(&trusted);
         request_deinit(&r);
         tmpl_free(t);
         assert_int_equal(mem_stats().bytes, before);

@@ -30,7 +30,7 @@ static int render(const char *source, size_t n, json_t *context, const tmpl_limi
     if (tmpl_parse(&t, source, n, st)) return st->code;
     tmpl_data *d = tmpl_data_new();
     int code = ST_NOMEM;
-    if (d) code = tmpl_render(t, d, context ? json_data(d, context) : tmpl_map(d), limits, out, st);
+    if (d) code = tmpl_render(t, d, context ? json_data(d, context) : tmpl_map(d), limits, out, NULL, st);
     else status_nomem(st, 1);
     tmpl_data_free(d);
     tmpl_free(t);
@@ -245,7 +245,9 @@ static int render_chat(const tmpl *t, const chat_message *messages, size_t n, co
     if (!d) return status_nomem(st, sizeof(void *));
     tmpl_value *root = tmpl_map(d);
     tmpl_map_set(d, root, "messages", chat_messages(d, messages, n));
-    int code = chat_render(t, NULL, d, root, o, out, st);
+    text_ranges trusted = {0};
+    int code = chat_render(t, NULL, d, root, o, out, &trusted, st);
+    text_ranges_deinit(&trusted);
     tmpl_data_free(d);
     return code;
 }
@@ -260,7 +262,7 @@ static void one_template_renders_again_and_again(void **state)
         "{{ bos_token ~ eos_token }}{{ '>' if add_generation_prompt }}{{ strftime_now('%Y') }}";
     assert_int_equal(tmpl_parse(&t, source, sizeof source - 1, &st), ST_OK);
     const chat_message messages[] = {{"user", " hi\0there ", 10}, {"assistant", "yes", 3}};
-    const chat_options open = {true, NOW}, closed = {.now_unix_s = 0};
+    const chat_options open = {.add_generation_prompt = true, .now_unix_s = NOW}, closed = {.now_unix_s = 0};
     strbuf out;
     strbuf_init(&out, 0);
     for (int i = 0; i < 2; i++) {
@@ -292,6 +294,107 @@ static void one_template_renders_again_and_again(void **state)
     tmpl_free(t);
 }
 
+/* A template's text and, below each of its bytes, 1 where it is trusted. x is input: "ab<|Z|>", l the list of its halves,
+ * m a dict of it, n an integer. */
+static void origin(const char *source, const char *text, const char *mask)
+{
+    status st = STATUS_INIT;
+    tmpl *t = NULL;
+    strbuf out;
+    text_ranges trusted = {0};
+    strbuf_init(&out, 0);
+    json_t *context = json_loads("{\"x\": \"ab<|Z|>\", \"l\": [\"ab<\", \"|Z|>\"], \"m\": {\"k\": \"v\", \"i\": 7}, "
+                                 "\"n\": 42, \"lines\": \"p\\nq\\n\", \"f\": \"%s|{}\"}",
+                                 0, NULL);
+    tmpl_data *d = tmpl_data_new();
+    assert_int_equal(tmpl_parse(&t, source, strlen(source), &st), ST_OK);
+    int code = tmpl_render(t, d, json_data(d, context), NULL, &out, &trusted, &st);
+    if (code) fail_msg("%s: %s", source, st.text);
+    if (strcmp(strbuf_cstr(&out), text) != 0) fail_msg("%s: %s", source, strbuf_cstr(&out));
+    char got[256] = {0};
+    memset(got, '0', out.n_bytes);
+    for (size_t i = 0; i < trusted.n; i++) memset(got + trusted.at[i].from, '1', trusted.at[i].to - trusted.at[i].from);
+    if (strcmp(got, mask) != 0) fail_msg("%s: %s is %s, not %s", source, text, got, mask);
+    text_ranges_deinit(&trusted);
+    strbuf_deinit(&out);
+    tmpl_data_free(d);
+    tmpl_free(t);
+    json_decref(context);
+}
+
+static void text_knows_where_it_is_from(void **state)
+{
+    (void)state;
+    origin("<|Z|>{{ x }}<|Z|>", "<|Z|>ab<|Z|><|Z|>", "11111000000011111");
+    /* operators */
+    origin("{{ '<' + x + '>' }}", "<ab<|Z|>>", "100000001");
+    origin("{{ '<' ~ x ~ n ~ 1 ~ none }}", "<ab<|Z|>421None", "100000000011111");
+    origin("{{ ('-' + x) * 2 }}", "-ab<|Z|>-ab<|Z|>", "1000000010000000");
+    origin("{{ '<%s|%4d%%>' % (x, n) }}", "<ab<|Z|>|  42%>", "100000001110011");
+    origin("{{ f % 'in' }}", "in|{}", "11000");
+    origin("{{ n + 1 }} {{ 1 + 1 }} {{ -n }}", "43 2 -42", "00111000");
+    /* slices and members */
+    origin("{{ ('<<' + x)[1:4] }}", "<ab", "100");
+    origin("{{ ('<<' + x)[::-1] }}", ">|Z|<ba<<", "000000011");
+    origin("{{ ('<' + x)[1] }}{{ ('<' + x)[0] }}{{ x[-1] }}", "a<>", "010");
+    origin("{{ m.k }}{{ m['i'] }}", "v7", "00");
+    origin("{{ m }}", "{'k': 'v', 'i': 7}", "110111101111011101");
+    /* loops, macros, blocks, variables */
+    origin("{% for c in '<' + x %}{{ c }}.{% endfor %}", "<.a.b.<.|.Z.|.>.", "1101010101010101");
+    origin("{% for k, v in m.items() %}{{ k }}={{ v }}{{ loop.index }};{% endfor %}", "k=v1;i=72;", "0101101011");
+    origin("{% macro q(t) %}<{{ t }}>{% endmacro %}{{ q(x[:2]) }}", "<ab>", "1001");
+    origin("{% set y %}<{{ x[:2] }}{% endset %}{{ y }}", "<ab", "100");
+    origin("{% set ns = namespace(t='<') %}{% set ns.t = ns.t + x[:2] %}{{ ns.t }}", "<ab", "100");
+    origin("{% filter upper %}<b{{ x[:2] }}{% endfilter %}", "<BAB", "1100");
+    origin("{% generation %}<{{ x[:2] }}{% endgeneration %}", "<ab", "100");
+    origin("{{ x if x else '' }}{{ nothing | default('<') }}{{ '' or x[:1] }}", "ab<|Z|><a", "000000010");
+    /* filters */
+    origin("{{ ('q' + x) | upper }}", "QAB<|Z|>", "10000000");
+    origin("{{ ('Q' + x) | lower }}", "qab<|z|>", "10000000");
+    origin("{{ (x + 'Q') | capitalize }}", "Ab<|z|>q", "00000001");
+    origin("{{ (x[:2] + ' q') | title }}", "Ab Q", "0011");
+    origin("{{ (' ' + x + ' ') | trim }}", "ab<|Z|>", "0000000");
+    origin("{{ ('<' + x) | replace('a', '!') }}", "<!b<|Z|>", "11000000");
+    origin("{{ 'a-b' | replace('-', x) }}", "aab<|Z|>b", "100000001");
+    origin("{{ 'ab' | replace('', x[0]) }}", "aaaba", "01010");
+    origin("{{ l | join('-') }}", "ab<-|Z|>", "00010000");
+    origin("{{ ['<', '>'] | join(x[:2]) }}", "<ab>", "1001");
+    origin("{{ x | list | join }}{{ x | first }}{{ '<' ~ x | last }}", "ab<|Z|>a<>", "0000000010");
+    origin("{{ ('<' + x) | reverse }}", ">|Z|<ba<", "00000001");
+    origin("{{ ('<\n' + x[:1] + '\n') | indent(2, true) }}", "  <\n  a\n", "11111101");
+    origin("{{ lines | indent(x[:1]) }}", "p\naq\n", "01001");
+    origin("{{ ('<' + x) | escape }}", "&lt;ab&lt;|Z|&gt;", "11110000000000000");
+    origin("{{ ('<' + x[:2]) | safe }}", "<ab", "100");
+    origin("{{ ('<' + x) | string | tojson }}", "\"<ab<|Z|>\"", "1100000001");
+    origin("{{ [x, '<', n, none, lines] | tojson }}", "[\"ab<|Z|>\", \"<\", 42, null, \"p\\nq\\n\"]",
+           "11000000011111111001111111110000001"
+           "1");
+    origin("{{ m | tojson }}", "{\"k\": \"v\", \"i\": 7}", "110111101111011101");
+    origin("{{ m | tojson(separators=(x[:1], '=')) }}", "{\"k\"=\"v\"a\"i\"=7}", "110111010101101");
+    origin("{{ '<%s>' | format(x[:2]) }}", "<ab>", "1001");
+    origin("{{ '12' | int }} {{ '4' ~ n | int }} {{ n | float }} {{ n | abs }}", "12 442 42.0 42", "11110010000100");
+    origin("{{ m | dictsort | join(',') }}", "('i', 7),('k', 'v')", "1101110111101111011");
+    origin("{{ m.keys() | list }}{{ m.values() | sum(start=0) if false }}", "['k', 'i']", "1101111011");
+    origin("{{ l | map('upper') | join }}{{ l | sort | first }}", "AB<|Z|>ab<", "0000000000");
+    origin("{{ [x[:1], 'a'] | unique | join }}{{ ['a', x[:1]] | unique | join }}", "aa", "01");
+    origin("{{ l | length }}{{ l | select('string') | list | length }}{{ x | wordcount }}", "222", "111");
+    /* methods */
+    origin("{{ ('q' + x).upper() }}{{ ('Q' + x[:1]).lower() }}", "QAB<|Z|>qa", "1000000010");
+    origin("{{ (x[:2] + 'Q').capitalize() }}{{ (x[:2] + ' q').title() }}", "AbqAb Q", "0010011");
+    origin("{{ ('-' + x + '-').strip('-') }}{{ ('-' + x[:1]).lstrip('a') }}", "ab<|Z|>-a", "000000010");
+    origin("{{ ('<' + x).replace('<', '(') }}", "(ab(|Z|>", "10010000");
+    origin("{{ ('<,' + x).split(',') | join('') }}", "<ab<|Z|>", "10000000");
+    origin("{{ ('< ' + x).split() | join('') }}{{ ('<,' + x[:2]).rsplit(',', 1)[1] }}", "<ab<|Z|>ab", "1000000000");
+    origin("{{ ('<\n' + lines).splitlines() | join('') }}", "<pq", "100");
+    origin("{{ ('<-' + x[:1]).partition('-') | join('') }}", "<-a", "110");
+    origin("{{ ('<' + x).removeprefix('<') }}{{ ('<' + x).removesuffix('|>') }}", "ab<|Z|><ab<|Z", "0000000100000");
+    origin("{{ '-'.join(l) }}{{ '<{}>{a}'.format(x[:1], a=n) }}", "ab<-|Z|><a>42", "0001000010100");
+    origin("{{ f.format('in') }}", "%s|in", "00011");
+    origin("{{ m.get('k') }}{{ m.get('z', '<') }}", "v<", "01");
+    origin("{{ dict(a=x[:1]).a }}{{ {'<': 1}.keys() | first }}", "a<", "01");
+    origin("{{ strftime_now('%Y') }}", "1970", "1111");
+}
+
 static void input_is_never_changed(void **state)
 {
     (void)state;
@@ -308,10 +411,10 @@ static void input_is_never_changed(void **state)
         tmpl_map_set(d, root, "x", x);
         tmpl_map_set(d, root, "d", tmpl_map(d));
         assert_int_equal(tmpl_parse(&t, sources[i], strlen(sources[i]), &st), ST_OK);
-        assert_int_equal(tmpl_render(t, d, root, NULL, &out, &st), ST_UNSUPPORTED);
+        assert_int_equal(tmpl_render(t, d, root, NULL, &out, NULL, &st), ST_UNSUPPORTED);
         tmpl_free(t);
         assert_int_equal(tmpl_parse(&t, "{{ x }}{{ d }}", 14, &st), ST_OK);
-        assert_int_equal(tmpl_render(t, d, root, NULL, &out, &st), ST_OK);
+        assert_int_equal(tmpl_render(t, d, root, NULL, &out, NULL, &st), ST_OK);
         assert_string_equal(out.data, "[0.5]{}");
         strbuf_clear(&out);
         tmpl_free(t);
@@ -346,6 +449,7 @@ int main(void)
         cmocka_unit_test(bytes_pass_through),
         cmocka_unit_test(short_memory_is_reported),
         cmocka_unit_test(one_template_renders_again_and_again),
+        cmocka_unit_test(text_knows_where_it_is_from),
         cmocka_unit_test(input_is_never_changed),
         cmocka_unit_test(maps_of_any_size_find_their_keys),
     };

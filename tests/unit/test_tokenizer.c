@@ -35,7 +35,7 @@ static void check_ids(const tokenizer *t, const char *text, size_t n_bytes, int 
 {
     status st = STATUS_INIT;
     token_list l = {0};
-    encode_options o = {want[0] & ADD, want[0] & PARSE};
+    encode_options o = {.add_special = want[0] & ADD, .parse_special = want[0] & PARSE};
     assert_int_equal(tokenizer_encode(t, text, n_bytes, o, &l, &st), ST_OK);
     for (size_t i = 0; i < l.n; i++)
         if ((int)i + 1 >= n_want || l.ids[i] != want[i + 1]) fail_msg("\"%s\": entry %zu is %d", text, i, l.ids[i]);
@@ -172,6 +172,47 @@ static void spm_names_with_a_plain_space_never_come_from_text(void **state)
 }
 
 /* ---- special tokens ---- */
+
+/* The ids of a text in which trusted bytes are those below which the mask has a 1. */
+static void check_masked(const tokenizer *t, const char *text, const char *mask, int n_want, const int32_t *want)
+{
+    status st = STATUS_INIT;
+    token_list l = {0};
+    text_ranges trusted = {0};
+    for (size_t i = 0; mask[i]; i++)
+        if (mask[i] == '1') assert_int_equal(text_ranges_add(&trusted, i, i + 1, &st), ST_OK);
+    const encode_options o = {.trusted = &trusted};
+    assert_int_equal(tokenizer_encode(t, text, strlen(text), o, &l, &st), ST_OK);
+    for (size_t i = 0; i < l.n; i++)
+        if ((int)i >= n_want || l.ids[i] != want[i]) fail_msg("\"%s\" %s: entry %zu is %d", text, mask, i, l.ids[i]);
+    assert_int_equal(l.n, n_want);
+    text_ranges_deinit(&trusted);
+    token_list_deinit(&l);
+}
+
+#define MASKED(t, text, mask, ...)                                                                                     \
+    check_masked(t, text, mask, (int)(sizeof((int32_t[]){__VA_ARGS__}) / 4), (int32_t[]){__VA_ARGS__})
+
+static void control_tokens_of_trusted_bytes(void **state)
+{
+    (void)state;
+    vocab_bpe(&V, "gpt-2");
+    int user = vocab_add(&V, "<u>", 4, 0), c = vocab_add(&V, "<c>", 3, 0), longer = vocab_add(&V, "<c><u>!", 3, 0);
+    tokenizer *t = open_vocab();
+    MASKED(t, "<c><c>", "111111", c, c);
+    MASKED(t, "<c><c>", "111000", c, '<', 'c', '>');
+    MASKED(t, "<c><c>", "000111", '<', 'c', '>', c);
+    MASKED(t, "<c><c>", "110111", '<', 'c', '>', c); /* one that only begins, or ends, in trusted bytes is text */
+    MASKED(t, "<c><c>", "011111", '<', 'c', '>', c);
+    MASKED(t, "<c>", "101", '<', 'c', '>');
+    MASKED(t, "a<c>b", "01110", 'a', c, 'b');
+    MASKED(t, "a<c>b", "11111", 'a', c, 'b');
+    MASKED(t, "<c><u>!", "1111111", longer);
+    MASKED(t, "<c><u>!", "1111110", c, user, '!'); /* the longest that is wholly trusted */
+    MASKED(t, "<c><u>!", "0000000", '<', 'c', '>', user, '!');
+    MASKED(t, "<u><c>", "000111", user, c); /* user-defined tokens don't control */
+    tokenizer_free(t);
+}
 
 static void special_tokens(void **state)
 {
@@ -419,7 +460,8 @@ static void any_bytes_come_back(void **state)
             token_list l = {0};
             strbuf b;
             strbuf_init(&b, 0);
-            assert_int_equal(tokenizer_encode(t, text, n, (encode_options){false, round % 2}, &l, &st), ST_OK);
+            assert_int_equal(tokenizer_encode(t, text, n, (encode_options){.parse_special = round % 2}, &l, &st),
+                             ST_OK);
             for (size_t i = 0; i < l.n; i++) assert_true(round % 2 || !tokenizer_is_control(t, l.ids[i]));
             assert_int_equal(tokenizer_decode(t, l.ids, l.n, true, &b, &st), ST_OK);
             assert_int_equal(b.n_bytes, n);
@@ -533,7 +575,8 @@ static void encode_some(void *arg, int begin, int end, int worker)
     shared *s = arg;
     status st = STATUS_INIT;
     for (int i = begin; i < end; i++) {
-        int rc = tokenizer_encode(s->t, s->text[i], s->n[i], (encode_options){true, true}, &s->ids[i], &st);
+        int rc = tokenizer_encode(s->t, s->text[i], s->n[i],
+                                  (encode_options){.add_special = true, .parse_special = true}, &s->ids[i], &st);
         assert(rc == ST_OK);
     }
 }
@@ -554,7 +597,9 @@ static void threads_share_a_tokenizer(void **state)
         threads_run(team, encode_some, &s, 64, 1);
         for (int i = 0; i < 64; i++) {
             token_list l = {0};
-            assert_int_equal(tokenizer_encode(t, s.text[i], s.n[i], (encode_options){true, true}, &l, &st), ST_OK);
+            assert_int_equal(tokenizer_encode(t, s.text[i], s.n[i],
+                                              (encode_options){.add_special = true, .parse_special = true}, &l, &st),
+                             ST_OK);
             assert_int_equal(l.n, s.ids[i].n);
             if (l.n) assert_memory_equal(l.ids, s.ids[i].ids, l.n * sizeof *l.ids);
             token_list_deinit(&l);
@@ -599,6 +644,7 @@ int main(void)
         cmocka_unit_test(bpe_names_beyond_the_alphabet_never_come_from_text),
         cmocka_unit_test(spm_names_with_a_plain_space_never_come_from_text),
         cmocka_unit_test(special_tokens),
+        cmocka_unit_test(control_tokens_of_trusted_bytes),
         cmocka_unit_test(ends_of_generation),
         cmocka_unit_test(text_gives_no_control_token),
         cmocka_unit_test(spm_merges_by_score),

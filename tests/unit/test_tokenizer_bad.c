@@ -85,7 +85,8 @@ static int use_all(const uint8_t *file, size_t n_bytes, token_list *l, strbuf *b
     detokenizer d = {0};
     if (gguf_parse(&g, file, n_bytes, st) || tokenizer_new(&t, g, st)) {
         assert_null(t);
-    } else if (tokenizer_encode(t, text, sizeof text - 1, (encode_options){true, true}, l, st)) {
+    } else if (tokenizer_encode(t, text, sizeof text - 1, (encode_options){.add_special = true, .parse_special = true},
+                                l, st)) {
         assert_int_equal(l->n, 0);
     } else if (tokenizer_decode(t, l->ids, l->n, true, b, st)) {
         assert_int_equal(b->n_bytes, 0);

@@ -43,7 +43,9 @@ static void check_ids(const tokenizer *t, const json_t *text, bool special, cons
     token_list l = {0};
     const char *s = json_string_value(text);
     size_t n = json_string_length(text), i;
-    assert_int_equal(tokenizer_encode(t, s, n, (encode_options){special, special}, &l, &st), ST_OK);
+    assert_int_equal(tokenizer_encode(t, s, n, (encode_options){.add_special = special, .parse_special = special}, &l,
+                                      &st),
+                     ST_OK);
     const json_t *id;
     json_array_foreach(want, i, id)
     {
@@ -95,7 +97,7 @@ static void check_run(const tokenizer *t, char c, size_t n_tokens)
     token_list l = {0};
     strbuf b;
     strbuf_init(&b, 0);
-    assert_int_equal(tokenizer_encode(t, text, LONG, (encode_options){false, true}, &l, &st), ST_OK);
+    assert_int_equal(tokenizer_encode(t, text, LONG, (encode_options){.parse_special = true}, &l, &st), ST_OK);
     assert_int_equal(l.n, n_tokens);
     assert_int_equal(tokenizer_decode(t, l.ids, l.n, false, &b, &st), ST_OK);
     assert_int_equal(b.n_bytes, LONG);

@@ -119,7 +119,7 @@ static bool has_param(const node *def, value name)
 static int check_macro_arguments(interp *in, const node *def, const call_args *args)
 {
     size_t n_params = 0;
-    const value caller = value_string("caller", 6);
+    const value caller = value_literal("caller", 6);
     for (const node *p = def->a; p; p = p->next) n_params++;
     if (interp_spend(in, n_params * (args->n_kw + 1) / 8)) return in->code;
     if (args->n_pos > n_params)
@@ -151,7 +151,7 @@ static const value *keyword_find(const call_args *args, value name)
 static int bind_parameters(interp *in, const node *def, const call_args *args)
 {
     size_t i = 0;
-    const value caller = value_string("caller", 6);
+    const value caller = value_literal("caller", 6);
     if (def->flag) {
         const value *given = keyword_find(args, caller);
         value none = {.kind = V_UNDEFINED, .s = caller.s, .n = caller.n};

@@ -105,6 +105,7 @@ static int eval_sign(interp *in, const node *n, value *out)
     if (v.kind == V_FLOAT) *out = value_float(n->kind == N_NEG ? -v.f : v.f);
     else if (n->kind == N_POS) *out = value_int(value_integer(v));
     else return op_binary(in, '-', value_int(0), v, out);
+    out->trusted = v.trusted;
     return ST_OK;
 }
 

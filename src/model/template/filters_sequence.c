@@ -28,7 +28,7 @@ static int filter_default(interp *in, value self, const builtin_args *args, valu
 {
     (void)in;
     bool replace = self.kind == V_UNDEFINED || (value_truth(args->arg[1]) && !value_truth(self));
-    *out = !replace ? self : args->arg[0].kind == V_ABSENT ? value_string("", 0) : args->arg[0];
+    *out = !replace ? self : args->arg[0].kind == V_ABSENT ? value_literal("", 0) : args->arg[0];
     return ST_OK;
 }
 
@@ -47,7 +47,7 @@ static int item_key(interp *in, value item, value attribute, bool case_matters, 
 static int filter_join(interp *in, value self, const builtin_args *args, value *out)
 {
     list *items;
-    value separator = value_string("", 0), keys;
+    value separator = value_literal("", 0), keys;
     if (args->arg[0].kind != V_ABSENT && to_string(in, args->arg[0], &separator)) return in->code;
     if (interp_iterate(in, self, &items)) return in->code;
     if (args->arg[1].kind != V_ABSENT && args->arg[1].kind != V_NONE) {
@@ -206,7 +206,7 @@ static int filter_reverse(interp *in, value self, const builtin_args *args, valu
     if (interp_iterate(in, self, &items)) return in->code;
     if (self.kind != V_STRING) return copy_items(in, items, true, generator ? LIST_PLAIN : LIST_GENERATOR, out);
     if (copy_items(in, items, true, LIST_PLAIN, &chars)) return in->code;
-    return string_join(in, value_string("", 0), chars.list, out);
+    return string_join(in, value_literal("", 0), chars.list, out);
 }
 
 static int filter_unique(interp *in, value self, const builtin_args *args, value *out)

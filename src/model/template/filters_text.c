@@ -43,8 +43,9 @@ static int filter_title(interp *in, value self, const builtin_args *args, value 
     if (to_string(in, self, &s)) return in->code;
     for (size_t i = 0; i < s.n && !in->code;) {
         uint32_t cp;
-        i += char_next(s.s + i, s.n - i, &cp);
-        text_cp(in, &t, start ? cp_upper(cp) : cp_lower(cp));
+        size_t n = char_next(s.s + i, s.n - i, &cp);
+        text_cp(in, &t, start ? cp_upper(cp) : cp_lower(cp), value_trusted(s, i, n));
+        i += n;
         start = cp_is_space(cp) || (cp < 0x80 && cp && strchr("-({[<", (int)cp));
         interp_spend(in, 1);
     }
@@ -69,19 +70,21 @@ static int filter_indent(interp *in, value self, const builtin_args *args, value
     int64_t width = 4;
     if (self.kind == V_UNDEFINED) return op_undefined(in, self);
     if (self.kind != V_STRING) return interp_fail(in, ST_ARG, "indent needs a string, not %s", value_type(self));
-    if (arg[0].kind == V_STRING) text_add(in, &pad, arg[0].s, arg[0].n);
+    if (arg[0].kind == V_STRING) text_add(in, &pad, arg[0]);
     else if (arg[0].kind != V_ABSENT && to_integer(in, arg[0], &width)) return in->code;
     for (int64_t i = 0; arg[0].kind != V_STRING && i < width && !interp_spend(in, 1); i++) text_puts(in, &pad, " ");
     bool blank = value_truth(arg[2]), first = true, more = true;
-    if (value_truth(arg[1])) text_add(in, &t, pad.s, pad.n);
+    value indentation;
+    if (text_done(in, &pad, &indentation)) return in->code;
+    if (value_truth(arg[1])) text_add(in, &t, indentation);
     interp_spend(in, self.n / 8);
     while (more && !in->code) { /* a line end at the very end is followed by one empty line */
-        value line = value_string("", 0);
+        value line = value_literal("", 0);
         size_t kept = 0;
         more = string_next_line(&self, &line, &kept) && kept > line.n;
         if (!first) text_puts(in, &t, "\n");
-        if (!first && (blank || line.n)) text_add(in, &t, pad.s, pad.n);
-        text_add(in, &t, line.s, line.n);
+        if (!first && (blank || line.n)) text_add(in, &t, indentation);
+        text_add(in, &t, line);
         first = false;
         interp_spend(in, 1);
     }
@@ -100,8 +103,8 @@ static int filter_escape(interp *in, value self, const builtin_args *args, value
     if (to_string(in, self, &s) || interp_spend(in, s.n / 8)) return in->code;
     for (size_t i = 0; i < s.n && !in->code; i++) {
         const char *at = s.s[i] ? strchr(from, s.s[i]) : NULL;
-        if (at) text_puts(in, &t, to[at - from]);
-        else text_add(in, &t, s.s + i, 1);
+        if (at) text_bytes(in, &t, to[at - from], strlen(to[at - from]), value_trusted(s, i, 1));
+        else text_add(in, &t, value_slice(s, i, 1));
     }
     text_done(in, &t, out);
     out->markup = true;
@@ -159,7 +162,7 @@ static int truncated(interp *in, double f, value *out)
     return ST_OK;
 }
 
-static int filter_int(interp *in, value self, const builtin_args *args, value *out)
+static int make_int(interp *in, value self, const builtin_args *args, value *out)
 {
     int64_t base = 10, i;
     double f;
@@ -179,7 +182,7 @@ static int filter_int(interp *in, value self, const builtin_args *args, value *o
     return ST_OK;
 }
 
-static int filter_float(interp *in, value self, const builtin_args *args, value *out)
+static int make_float(interp *in, value self, const builtin_args *args, value *out)
 {
     double f;
     if (self.kind == V_UNDEFINED) return op_undefined(in, self);
@@ -190,7 +193,7 @@ static int filter_float(interp *in, value self, const builtin_args *args, value 
     return ST_OK;
 }
 
-static int filter_abs(interp *in, value self, const builtin_args *args, value *out)
+static int make_abs(interp *in, value self, const builtin_args *args, value *out)
 {
     (void)args;
     double f;
@@ -201,7 +204,7 @@ static int filter_abs(interp *in, value self, const builtin_args *args, value *o
     return ST_OK;
 }
 
-static int filter_round(interp *in, value self, const builtin_args *args, value *out)
+static int make_round(interp *in, value self, const builtin_args *args, value *out)
 {
     int64_t decimals = 0;
     double f;
@@ -219,6 +222,35 @@ static int filter_round(interp *in, value self, const builtin_args *args, value 
     if (how.kind != V_ABSENT && !value_equals_text(how, "common"))
         return interp_fail(in, ST_ARG, "round: the method must be common, ceil or floor");
     *out = self.kind == V_FLOAT ? value_float(float_round(f, (int)decimals)) : value_int(value_integer(self));
+    return ST_OK;
+}
+
+/* A number is made of the text, or the number, before it. */
+static int filter_int(interp *in, value self, const builtin_args *args, value *out)
+{
+    if (make_int(in, self, args, out)) return in->code;
+    out->trusted = out->trusted && (self.kind == V_STRING ? value_trusted(self, 0, self.n) : self.trusted);
+    return ST_OK;
+}
+
+static int filter_float(interp *in, value self, const builtin_args *args, value *out)
+{
+    if (make_float(in, self, args, out)) return in->code;
+    out->trusted = out->trusted && (self.kind == V_STRING ? value_trusted(self, 0, self.n) : self.trusted);
+    return ST_OK;
+}
+
+static int filter_abs(interp *in, value self, const builtin_args *args, value *out)
+{
+    if (make_abs(in, self, args, out)) return in->code;
+    out->trusted = self.trusted;
+    return ST_OK;
+}
+
+static int filter_round(interp *in, value self, const builtin_args *args, value *out)
+{
+    if (make_round(in, self, args, out)) return in->code;
+    out->trusted = self.trusted;
     return ST_OK;
 }
 

@@ -51,11 +51,11 @@ static void put_padded(interp *in, text *t, const directive *d, value s, bool is
     bool zeros = d->zero && is_number && !d->left;
     if (!d->left && !zeros) pad(in, t, fill, " ");
     if (zeros && s.n && strchr("+- ", s.s[0])) {
-        text_add(in, t, s.s, 1);
-        s = value_string(s.s + 1, s.n - 1);
+        text_add(in, t, value_slice(s, 0, 1));
+        s = value_slice(s, 1, s.n - 1);
     }
     if (zeros) pad(in, t, fill, "0");
-    text_add(in, t, s.s, s.n);
+    text_add(in, t, s);
     if (d->left) pad(in, t, fill, " ");
 }
 
@@ -63,7 +63,10 @@ static int put_integer(interp *in, text *t, const directive *d, value v)
 {
     char s[32];
     int64_t i;
-    if (v.kind == V_FLOAT && v.f > -9e18 && v.f < 9e18) v = value_int((int64_t)v.f);
+    if (v.kind == V_FLOAT && v.f > -9e18 && v.f < 9e18) {
+        v.i = (int64_t)v.f;
+        v.kind = V_INT;
+    }
     if (d->precision >= 0) return interp_fail(in, ST_UNSUPPORTED, "a precision for integers is not supported");
     if (to_integer(in, v, &i)) return in->code;
     uint64_t u = i < 0 ? 0 - (uint64_t)i : (uint64_t)i;
@@ -73,7 +76,7 @@ static int put_integer(interp *in, text *t, const directive *d, value v)
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
     int n = snprintf(s, sizeof s, format, sign, (unsigned long long)u);
 #pragma GCC diagnostic pop
-    put_padded(in, t, d, value_string(s, (size_t)n), true);
+    put_padded(in, t, d, v.trusted ? value_literal(s, (size_t)n) : value_input(s, (size_t)n), true);
     return in->code;
 }
 
@@ -87,7 +90,7 @@ static int put_float(interp *in, text *t, const directive *d, value v)
     int n = snprintf(s, sizeof s, "%s%.*f", f >= 0 && d->plus ? "+" : f >= 0 && d->blank ? " " : "", precision, f);
     for (int i = 0; i < n; i++)
         if (s[i] == ',') s[i] = '.'; /* some locales' decimal point */
-    put_padded(in, t, d, value_string(s, (size_t)n), true);
+    put_padded(in, t, d, v.trusted ? value_literal(s, (size_t)n) : value_input(s, (size_t)n), true);
     return in->code;
 }
 
@@ -109,13 +112,13 @@ int string_percent(interp *in, value format, const call_args *args, value *out)
     size_t next = 0;
     for (size_t i = 0; i < format.n && !interp_spend(in, 1); i++) {
         if (format.s[i] != '%') {
-            text_add(in, &t, format.s + i, 1);
+            text_add(in, &t, value_slice(format, i, 1));
             continue;
         }
         i++;
         directive d = read_directive(format, &i);
         if (d.type == '%') {
-            text_puts(in, &t, "%");
+            text_add(in, &t, value_slice(format, i, 1));
             continue;
         }
         if (!d.type || !strchr("srdiuxXofF", d.type))
@@ -169,14 +172,14 @@ int string_braces(interp *in, value format, const call_args *args, value *out)
         char c = format.s[i];
         bool doubled = i + 1 < format.n && format.s[i + 1] == c;
         if ((c != '{' && c != '}') || doubled) {
-            text_add(in, &t, &c, 1);
+            text_add(in, &t, value_slice(format, i, 1));
             i += c == '{' || c == '}';
             continue;
         }
         const char *end = c == '{' ? memchr(format.s + i, '}', format.n - i) : NULL;
         if (!end) return interp_fail(in, ST_ARG, "format: a single '%c'", c);
         size_t n = (size_t)(end - format.s) - i - 1;
-        if (put_field(in, &t, value_string(format.s + i + 1, n), args, &next)) return in->code;
+        if (put_field(in, &t, value_slice(format, i + 1, n), args, &next)) return in->code;
         i += n + 1;
     }
     return text_done(in, &t, out);

@@ -48,7 +48,7 @@ static int global_range(interp *in, value self, const builtin_args *args, value 
         text_puts(in, &t, ", ");
         text_repr(in, &t, value_int(step));
     }
-    text_add(in, &t, ")", 2); /* with its NUL: labels are C strings */
+    text_bytes(in, &t, ")", 2, true); /* with its NUL: labels are C strings */
     text_done(in, &t, &label);
     out->list->label = label.s;
     return in->code;
@@ -99,7 +99,7 @@ static int global_strftime(interp *in, value self, const builtin_args *args, val
     for (size_t i = 0; i < format.n && !interp_spend(in, 1); i++) {
         char field[64];
         if (format.s[i] != '%') {
-            text_add(in, &made, format.s + i, 1);
+            text_add(in, &made, value_slice(format, i, 1));
             continue;
         }
         bool bare = i + 1 < format.n && format.s[i + 1] == '-';

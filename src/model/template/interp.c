@@ -195,7 +195,7 @@ static int filter_items(interp *in, const node *n, list **items)
 
 static int run_loop(interp *in, const node *n, loop *l)
 {
-    const value loop_name = value_string("loop", 4);
+    const value loop_name = value_literal("loop", 4);
     for (; l->at < l->items->n; l->at++) {
         scope *saved;
         int flow = FLOW_NEXT;
@@ -273,7 +273,7 @@ static int exec_call_block(interp *in, const node *n)
     keyword *kw = interp_alloc(in, args.n_kw + 1, sizeof *kw);
     if (!kw) return in->code;
     if (args.n_kw) memcpy(kw, args.kw, args.n_kw * sizeof *kw);
-    kw[args.n_kw++] = (keyword){value_string("caller", 6), caller};
+    kw[args.n_kw++] = (keyword){value_literal("caller", 6), caller};
     args.kw = kw;
     if (call_value(in, callee, &args, &result)) return in->code;
     text_value(in, in->out, result);
@@ -292,7 +292,7 @@ static int exec_generation(interp *in, const node *n)
 {
     value v;
     if (capture_in_scope(in, n->a, &v)) return in->code;
-    text_add(in, in->out, v.s, v.n);
+    text_add(in, in->out, v);
     return in->code;
 }
 
@@ -307,7 +307,7 @@ static int exec(interp *in, const node *n, int *flow)
     in->line = n->line;
     if (interp_spend(in, 1)) return in->code;
     switch (n->kind) {
-    case N_TEXT: text_add(in, in->out, n->lit.s, n->lit.n); break;
+    case N_TEXT: text_add(in, in->out, n->lit); break;
     case N_PRINT: exec_print(in, n); break;
     case N_IF: exec_if(in, n, flow); break;
     case N_FOR: exec_for(in, n, flow); break;
@@ -344,7 +344,33 @@ static tmpl_limits with_defaults(const tmpl_limits *given)
     return l;
 }
 
-int tmpl_render(const tmpl *t, tmpl_data *d, const tmpl_value *root, const tmpl_limits *limits, strbuf *out, status *st)
+/* What of v is trusted, as it stands at `base`. */
+static int add_ranges(text_ranges *to, value v, size_t base, status *st)
+{
+    for (size_t i = 0, end; i < v.n; i = end) {
+        bool trusted = value_trusted(v, i, 1);
+        const uint8_t *p = v.mask ? memchr(v.mask + i, !trusted, v.n - i) : NULL;
+        end = p ? (size_t)(p - v.mask) : v.n;
+        if (trusted && text_ranges_add(to, base + i, base + end, st)) return st->code;
+    }
+    return ST_OK;
+}
+
+/* Both, or neither. */
+static int deliver(value result, strbuf *out, text_ranges *trusted, status *st)
+{
+    size_t before = out->n_bytes, n_ranges = trusted ? trusted->n : 0;
+    size_t last = n_ranges ? trusted->at[n_ranges - 1].to : 0;
+    strbuf_add(out, result.s, result.n);
+    int code = strbuf_check(out, st);
+    if (!code && trusted) code = add_ranges(trusted, result, before, st);
+    if (code && out->data) out->data[out->n_bytes = before] = 0;
+    if (code && trusted && (trusted->n = n_ranges)) trusted->at[n_ranges - 1].to = last;
+    return code;
+}
+
+int tmpl_render(const tmpl *t, tmpl_data *d, const tmpl_value *root, const tmpl_limits *limits, strbuf *out,
+                text_ranges *trusted, status *st)
 {
     if (!root || root->kind != V_MAP || tmpl_data_failed(d)) return status_nomem(st, sizeof(value));
     interp in = {.root = root->map, .limits = with_defaults(limits), .line = 1, .st = st};
@@ -354,11 +380,8 @@ int tmpl_render(const tmpl *t, tmpl_data *d, const tmpl_value *root, const tmpl_
     in.out = &written;
     in.steps_left = in.limits.max_steps;
     arena_init(&in.mem, in.limits.max_memory_bytes);
-    if (!scope_push(&in, &saved) && !exec_body(&in, t->body) && !text_done(&in, &written, &result)) {
-        size_t before = out->n_bytes;
-        strbuf_add(out, result.s, result.n);
-        if ((in.code = strbuf_check(out, st)) && out->data) out->data[out->n_bytes = before] = 0;
-    }
+    if (!scope_push(&in, &saved) && !exec_body(&in, t->body) && !text_done(&in, &written, &result))
+        in.code = deliver(result, out, trusted, st);
     arena_deinit(&in.mem);
     return in.code;
 }

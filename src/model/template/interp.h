@@ -55,7 +55,9 @@ typedef struct loop {
 /* Text under construction. */
 typedef struct text {
     char *s;
+    uint8_t *mask; /* [capacity] as a value's; NULL while all bytes are alike */
     size_t n, capacity;
+    bool trusted; /* all of them, without a mask */
 } text;
 
 typedef struct interp {
@@ -122,9 +124,10 @@ int interp_map(interp *in, value *out);
 int check_mutable(interp *in, bool frozen);
 
 /* Text (text.c, json.c). After a failure text_* do nothing; text_done returns the code. */
-void text_add(interp *in, text *t, const char *s, size_t n);
-void text_puts(interp *in, text *t, const char *s);
-void text_cp(interp *in, text *t, uint32_t cp);
+void text_add(interp *in, text *t, value s);
+void text_puts(interp *in, text *t, const char *s); /* the interpreter's own words: trusted */
+void text_bytes(interp *in, text *t, const char *s, size_t n, bool trusted);
+void text_cp(interp *in, text *t, uint32_t cp, bool trusted);
 void text_value(interp *in, text *t, value v); /* as str() */
 void text_repr(interp *in, text *t, value v);
 int text_done(interp *in, text *t, value *out);

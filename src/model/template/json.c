@@ -19,10 +19,11 @@ static void new_line(interp *in, writer *w, int level)
 {
     if (!w->pretty) return;
     text_puts(in, &w->t, "\n");
-    for (int i = 0; i < level; i++) text_add(in, &w->t, w->indent.s, w->indent.n);
+    for (int i = 0; i < level; i++) text_add(in, &w->t, w->indent);
 }
 
-static void write_char(interp *in, writer *w, uint32_t cp, const char *s, size_t n)
+/* One character and its code point, escaped where JSON wants that. */
+static void write_char(interp *in, writer *w, uint32_t cp, value c)
 {
     static const char from[] = "\"\\\n\r\t\f\b", to[] = "\"\\nrtfb";
     const char *at = cp && cp < 0x80 ? strchr(from, (int)cp) : NULL;
@@ -33,10 +34,10 @@ static void write_char(interp *in, writer *w, uint32_t cp, const char *s, size_t
         snprintf(e, sizeof e, "\\u%04x\\u%04x", 0xD7C0 + (unsigned)(cp >> 10), 0xDC00 + (unsigned)(cp & 0x3FF));
     else if (cp < 0x20 || (cp > 0x7E && w->ascii && !malformed)) snprintf(e, sizeof e, "\\u%04x", (unsigned)cp);
     else {
-        text_add(in, &w->t, s, n);
+        text_add(in, &w->t, c);
         return;
     }
-    text_puts(in, &w->t, e);
+    text_bytes(in, &w->t, e, strlen(e), value_trusted(c, 0, c.n));
 }
 
 /* How many bytes at s stand for themselves. */
@@ -54,21 +55,26 @@ static void write_string(interp *in, writer *w, value v)
     for (size_t i = 0; i < v.n && !in->code;) {
         uint32_t cp;
         size_t plain = plain_run(v.s + i, v.n - i);
-        text_add(in, &w->t, v.s + i, plain);
+        text_add(in, &w->t, value_slice(v, i, plain));
         i += plain;
         if (i == v.n) break;
         size_t n = char_next(v.s + i, v.n - i, &cp);
-        write_char(in, w, cp, v.s + i, n);
+        write_char(in, w, cp, value_slice(v, i, n));
         i += n;
     }
     text_puts(in, &w->t, "\"");
 }
 
-static void write_float(interp *in, writer *w, double f)
+static void write_word(interp *in, writer *w, const char *word, value v)
 {
-    if (isnan(f)) text_puts(in, &w->t, "NaN");
-    else if (isinf(f)) text_puts(in, &w->t, f < 0 ? "-Infinity" : "Infinity");
-    else text_repr(in, &w->t, value_float(f));
+    text_bytes(in, &w->t, word, strlen(word), v.trusted);
+}
+
+static void write_float(interp *in, writer *w, value v)
+{
+    if (isnan(v.f)) write_word(in, w, "NaN", v);
+    else if (isinf(v.f)) write_word(in, w, v.f < 0 ? "-Infinity" : "Infinity", v);
+    else text_repr(in, &w->t, v);
 }
 
 static void write_list(interp *in, writer *w, const list *l, int level)
@@ -79,7 +85,7 @@ static void write_list(interp *in, writer *w, const list *l, int level)
     }
     text_puts(in, &w->t, "[");
     for (size_t i = 0; i < l->n && !in->code; i++) {
-        if (i) text_add(in, &w->t, w->item_sep.s, w->item_sep.n);
+        if (i) text_add(in, &w->t, w->item_sep);
         new_line(in, w, level + 1);
         write_value(in, w, l->items[i], level + 1);
     }
@@ -124,10 +130,10 @@ static void write_map(interp *in, writer *w, const map *m, int level)
     text_puts(in, &w->t, "{");
     for (size_t i = 0; i < m->n && !in->code; i++) {
         const map_entry *e = &m->entries[order ? order[i] : i];
-        if (i) text_add(in, &w->t, w->item_sep.s, w->item_sep.n);
+        if (i) text_add(in, &w->t, w->item_sep);
         new_line(in, w, level + 1);
         write_key(in, w, e->key);
-        text_add(in, &w->t, w->key_sep.s, w->key_sep.n);
+        text_add(in, &w->t, w->key_sep);
         write_value(in, w, e->val, level + 1);
     }
     if (m->n) new_line(in, w, level);
@@ -138,10 +144,10 @@ static void write_value(interp *in, writer *w, value v, int level)
 {
     if (interp_spend(in, 1) || interp_enter(in)) return;
     switch (v.kind) {
-    case V_NONE: text_puts(in, &w->t, "null"); break;
-    case V_BOOL: text_puts(in, &w->t, v.b ? "true" : "false"); break;
+    case V_NONE: write_word(in, w, "null", v); break;
+    case V_BOOL: write_word(in, w, v.b ? "true" : "false", v); break;
     case V_INT: text_repr(in, &w->t, v); break;
-    case V_FLOAT: write_float(in, w, v.f); break;
+    case V_FLOAT: write_float(in, w, v); break;
     case V_STRING: write_string(in, w, v); break;
     case V_LIST: write_list(in, w, v.list, level); break;
     case V_MAP: write_map(in, w, v.map, level); break;
@@ -179,8 +185,8 @@ int string_json(interp *in, value v, const value arg[PARAMS_MAX], value *out)
 {
     writer w = {.ascii = value_truth(arg[0]), .sorted = value_truth(arg[3])};
     w.pretty = arg[1].kind != V_ABSENT && arg[1].kind != V_NONE;
-    w.item_sep = w.pretty ? value_string(",", 1) : value_string(", ", 2);
-    w.key_sep = value_string(": ", 2);
+    w.item_sep = w.pretty ? value_literal(",", 1) : value_literal(", ", 2);
+    w.key_sep = value_literal(": ", 2);
     if (w.pretty && read_indent(in, arg[1], &w.indent)) return in->code;
     if (arg[2].kind != V_ABSENT && arg[2].kind != V_NONE && read_separators(in, arg[2], &w)) return in->code;
     write_value(in, &w, v, 0);

@@ -90,7 +90,7 @@ static value strip_before(const lexer *lx, size_t from, size_t tag, bool line_st
         trim_left(&rest, &left);
         if (left == 0 && (line > 0 || line_starting)) n = line;
     }
-    return value_string(s, n);
+    return value_literal(s, n);
 }
 
 static int skip_comment(lexer *lx)
@@ -125,7 +125,7 @@ static int lex_data(lexer *lx, token *t)
         while (tag + 1 < lx->n && !(lx->s[tag] == '{' && strchr("{%#", lx->s[tag + 1]) && lx->s[tag + 1])) tag++;
         if (tag + 1 >= lx->n) tag = lx->n;
         value text = tag < lx->n ? strip_before(lx, lx->pos, tag, lx->line_starting)
-                                 : value_string(lx->s + lx->pos, lx->n - lx->pos);
+                                 : value_literal(lx->s + lx->pos, lx->n - lx->pos);
         *t = (token){.kind = text.n ? T_DATA : T_END, .line = lx->line, .lit = text};
         if (tag > lx->pos) lx->line_starting = false;
         advance(lx, tag);
@@ -200,7 +200,7 @@ static int lex_string(lexer *lx, token *t)
     const char *s = lx->s + begin;
     size_t n = end - begin, m = 0;
     t->kind = T_LITERAL;
-    t->lit = value_string(s, n);
+    t->lit = value_literal(s, n);
     if (memchr(s, '\\', n)) {
         char *out = arena_alloc(lx->mem, n + 4, 1);
         if (!out) return status_nomem(lx->st, n);
@@ -214,7 +214,7 @@ static int lex_string(lexer *lx, token *t)
             if (len < 0) return bad_escape(lx);
             m += (size_t)len;
         }
-        t->lit = value_string(out, m);
+        t->lit = value_literal(out, m);
     }
     advance(lx, end + 1);
     return ST_OK;
@@ -259,6 +259,7 @@ static int lex_number(lexer *lx, token *t)
     int code = is_float ? number_parse_float(lx->s + begin, end - begin, &t->lit.f)
                         : number_parse_int(lx->s + begin, end - begin, 0, &t->lit.i);
     t->lit.kind = is_float ? V_FLOAT : V_INT;
+    t->lit.trusted = true;
     if (code == ST_LIMIT)
         return status_set(lx->st, ST_UNSUPPORTED, (uint64_t)lx->line, "line %d: a number beyond 64 bits", lx->line);
     if (code) return status_set(lx->st, ST_FORMAT, (uint64_t)lx->line, "line %d: a malformed number", lx->line);
@@ -327,7 +328,7 @@ int lexer_next(lexer *lx, token *t)
     size_t end = lx->pos;
     while (end < lx->n && is_name_byte(lx->s[end])) end++;
     t->kind = T_NAME;
-    t->lit = value_string(lx->s + lx->pos, end - lx->pos);
+    t->lit = value_literal(lx->s + lx->pos, end - lx->pos);
     lx->pos = end;
     return ST_OK;
 }

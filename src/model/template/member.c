@@ -41,7 +41,7 @@ static int characters(interp *in, value s, list **out)
     for (size_t i = 0; i < s.n;) {
         uint32_t cp;
         size_t n = char_next(s.s + i, s.n - i, &cp);
-        if (interp_push(in, l.list, value_string(s.s + i, n))) return in->code;
+        if (interp_push(in, l.list, value_slice(s, i, n))) return in->code;
         i += n;
     }
     *out = l.list;
@@ -214,7 +214,7 @@ static int get_character(interp *in, value s, int64_t i, value *out)
     if (!resolve_index(i, count, &at)) return missing(value_int(i), out);
     at = char_offset(s.s, s.n, at);
     uint32_t cp;
-    *out = value_string(s.s + at, char_next(s.s + at, s.n - at, &cp));
+    *out = value_slice(s, at, char_next(s.s + at, s.n - at, &cp));
     return ST_OK;
 }
 
@@ -257,7 +257,7 @@ int get_path(interp *in, value object, value path, value fallback, value *out)
     for (size_t at = 0; at <= path.n;) {
         const char *dot = memchr(path.s + at, '.', path.n - at);
         size_t n = (dot ? (size_t)(dot - path.s) : path.n) - at;
-        value key = value_string(path.s + at, n);
+        value key = value_slice(path, at, n);
         int64_t i;
         if (n && strspn(key.s, "0123456789") >= n && number_parse_int(key.s, n, 10, &i) == ST_OK) key = value_int(i);
         if (get_step(in, *out, key, fallback, out)) return in->code;
@@ -299,14 +299,13 @@ static int slice_text(interp *in, value s, const value part[3], value *out)
     if (step == 1) {
         size_t from = char_offset(s.s, s.n, (size_t)start);
         size_t n = stop > start ? char_offset(s.s + from, s.n - from, (size_t)(stop - start)) : 0;
-        *out = value_string(s.s + from, n);
+        *out = value_slice(s, from, n);
         return ST_OK;
     }
     list *chars;
     text t = {0};
     if (characters(in, s, &chars)) return in->code;
-    for (int64_t i = start; step > 0 ? i < stop : i > stop; i += step)
-        text_add(in, &t, chars->items[i].s, chars->items[i].n);
+    for (int64_t i = start; step > 0 ? i < stop : i > stop; i += step) text_add(in, &t, chars->items[i]);
     return text_done(in, &t, out);
 }
 
@@ -317,7 +316,7 @@ int get_slice(interp *in, value object, const value part[3], value *out)
     if (object.kind == V_LIST && object.list->flavor == LIST_RANGE)
         return interp_fail(in, ST_UNSUPPORTED, "a slice of a range is not supported; put `| list` behind it");
     if (object.kind != V_LIST || (object.list->flavor != LIST_PLAIN && object.list->flavor != LIST_TUPLE))
-        return missing(value_string("[slice]", 7), out);
+        return missing(value_literal("[slice]", 7), out);
     const list *l = object.list;
     int64_t start, stop, step;
     if (slice_bounds(in, part, (int64_t)l->n, &start, &stop, &step)) return in->code;

@@ -53,8 +53,9 @@ static int str_title(interp *in, value self, const builtin_args *args, value *ou
     bool after_letter = false;
     for (size_t i = 0; i < self.n && !interp_spend(in, 1);) {
         uint32_t cp;
-        i += char_next(self.s + i, self.n - i, &cp);
-        text_cp(in, &t, after_letter ? cp_lower(cp) : cp_upper(cp));
+        size_t n = char_next(self.s + i, self.n - i, &cp);
+        text_cp(in, &t, after_letter ? cp_lower(cp) : cp_upper(cp), value_trusted(self, i, n));
+        i += n;
         after_letter = cp_is_alpha(cp);
     }
     return text_done(in, &t, out);
@@ -91,7 +92,7 @@ static int remove_affix(interp *in, value self, value affix, bool at_end, value 
     if (has_affix(in, self, affix, at_end, &has)) return in->code;
     *out = self;
     if (!has.b) return ST_OK;
-    *out = value_string(at_end ? self.s : self.s + affix.n, self.n - affix.n);
+    *out = value_slice(self, at_end ? 0 : affix.n, self.n - affix.n);
     return ST_OK;
 }
 
@@ -151,7 +152,7 @@ static int str_count(interp *in, value self, const builtin_args *args, value *ou
     if (need_string(in, needle, "count") || interp_spend(in, self.n / 8)) return in->code;
     if (needle.n == 0) n = (int64_t)char_count(self.s, self.n) + 1;
     for (size_t at; needle.n && (at = string_find(self, needle, false)) != SIZE_MAX; n++)
-        self = value_string(self.s + at + needle.n, self.n - at - needle.n);
+        self = value_slice(self, at + needle.n, self.n - at - needle.n);
     *out = value_int(n);
     return ST_OK;
 }
@@ -192,8 +193,7 @@ static int split_blanks(interp *in, value s, int64_t limit, bool from_right, lis
 {
     for (;;) {
         if (interp_spend(in, 1)) return in->code;
-        if (from_right) trim_right(s.s, &s.n);
-        else trim_left(&s.s, &s.n);
+        if (string_trim(in, s, value_of(V_ABSENT), from_right ? TRIM_RIGHT : TRIM_LEFT, &s)) return in->code;
         if (s.n == 0) return ST_OK;
         size_t at = from_right ? s.n : 0;
         if (limit-- == 0) return interp_push(in, to, s);
@@ -204,8 +204,8 @@ static int split_blanks(interp *in, value s, int64_t limit, bool from_right, lis
             if (cp_is_space(cp)) break;
             at = from_right ? from : from + n;
         }
-        value word = from_right ? value_string(s.s + at, s.n - at) : value_string(s.s, at);
-        s = from_right ? value_string(s.s, at) : value_string(s.s + at, s.n - at);
+        value word = from_right ? value_slice(s, at, s.n - at) : value_slice(s, 0, at);
+        s = from_right ? value_slice(s, 0, at) : value_slice(s, at, s.n - at);
         if (interp_push(in, to, word)) return in->code;
     }
 }
@@ -215,7 +215,7 @@ static int split_by(interp *in, value s, value separator, int64_t limit, bool fr
     while (!interp_spend(in, 1)) {
         size_t at = limit-- == 0 ? SIZE_MAX : string_find(s, separator, from_right);
         if (at == SIZE_MAX) return interp_push(in, to, s);
-        value before = value_string(s.s, at), after = value_string(s.s + at + separator.n, s.n - at - separator.n);
+        value before = value_slice(s, 0, at), after = value_slice(s, at + separator.n, s.n - at - separator.n);
         if (interp_push(in, to, from_right ? after : before)) return in->code;
         s = from_right ? before : after;
     }
@@ -255,12 +255,12 @@ static int partition(interp *in, value self, value separator, bool last, value *
     if (separator.n == 0) return interp_fail(in, ST_ARG, "partition by an empty string");
     if (interp_spend_bytes(in, self.n) || (last && interp_spend_bytes(in, self.n / 32 * separator.n))) return in->code;
     size_t at = string_find(self, separator, last);
-    value empty = value_string("", 0), part[3] = {self, empty, empty};
+    value empty = value_literal("", 0), part[3] = {self, empty, empty};
     if (at == SIZE_MAX && last) part[0] = empty, part[2] = self;
     if (at != SIZE_MAX) {
-        part[0] = value_string(self.s, at);
+        part[0] = value_slice(self, 0, at);
         part[1] = separator;
-        part[2] = value_string(self.s + at + separator.n, self.n - at - separator.n);
+        part[2] = value_slice(self, at + separator.n, self.n - at - separator.n);
     }
     if (interp_list(in, LIST_TUPLE, 3, out)) return in->code;
     for (int i = 0; i < 3; i++) interp_push(in, out->list, part[i]);

@@ -111,7 +111,7 @@ static int repeat_text(interp *in, value s, int64_t times, value *out)
     if (s.n == 0) times = 0;
     for (; times > 0 && !in->code; times--) {
         if (interp_spend(in, 1)) break;
-        text_add(in, &t, s.s, s.n);
+        text_add(in, &t, s);
     }
     return text_done(in, &t, out);
 }
@@ -142,8 +142,8 @@ static int sequence_op(interp *in, int op, value a, value b, value *out)
         return string_percent(in, a, &args, out);
     }
     if (op == '+' && a.kind == V_STRING && b.kind == V_STRING) {
-        text_add(in, &t, a.s, a.n);
-        text_add(in, &t, b.s, b.n);
+        text_add(in, &t, a);
+        text_add(in, &t, b);
         return text_done(in, &t, out);
     }
     if (op == '+' && is_concrete_list(a) && is_concrete_list(b) && a.list->flavor == b.list->flavor)
@@ -161,7 +161,11 @@ static int sequence_op(interp *in, int op, value a, value b, value *out)
 
 int op_binary(interp *in, int op, value a, value b, value *out)
 {
-    if (value_is_number(a) && value_is_number(b)) return number_op(in, op, a, b, out);
+    if (value_is_number(a) && value_is_number(b)) {
+        int code = number_op(in, op, a, b, out);
+        out->trusted = a.trusted && b.trusted;
+        return code;
+    }
     return sequence_op(in, op, a, b, out);
 }
 

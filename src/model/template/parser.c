@@ -289,7 +289,7 @@ static node *parse_call_block(parser *p, node *n)
     n->kind = N_CALL_BLOCK;
     node *body = n->b = parser_node(p, N_MACRO, n->line);
     if (!body) return NULL;
-    body->lit = value_string("caller", 6);
+    body->lit = value_literal("caller", 6);
     if (at_op(p, '(') && !parse_parameters(p, body)) return NULL;
     if (!(n->a = parse_expression(p))) return NULL;
     if (n->a->kind != N_CALL) return parser_fail(p, ST_FORMAT, n->line, "a call block needs a call");

@@ -109,7 +109,7 @@ static node *parse_literal(parser *p)
         if (!s) return parser_fail(p, ST_NOMEM, n->line, "out of memory");
         memcpy(s, n->lit.s, n->lit.n);
         memcpy(s + n->lit.n, p->now.lit.s, p->now.lit.n);
-        n->lit = value_string(s, n->lit.n + p->now.lit.n);
+        n->lit = value_literal(s, n->lit.n + p->now.lit.n);
         if (parser_advance(p)) return NULL;
     }
     return n;
@@ -121,12 +121,12 @@ static node *parse_name(parser *p)
         const char *name;
         value v;
     } constants[] = {
-        {"true", {.kind = V_BOOL, .b = true}},
-        {"True", {.kind = V_BOOL, .b = true}},
-        {"false", {.kind = V_BOOL}},
-        {"False", {.kind = V_BOOL}},
-        {"none", {.kind = V_NONE}},
-        {"None", {.kind = V_NONE}},
+        {"true", {.kind = V_BOOL, .trusted = true, .b = true}},
+        {"True", {.kind = V_BOOL, .trusted = true, .b = true}},
+        {"false", {.kind = V_BOOL, .trusted = true}},
+        {"False", {.kind = V_BOOL, .trusted = true}},
+        {"none", {.kind = V_NONE, .trusted = true}},
+        {"None", {.kind = V_NONE, .trusted = true}},
     };
     node *n = parser_node(p, N_NAME, p->now.line);
     if (!n) return NULL;

@@ -11,9 +11,11 @@ static int map_case(interp *in, value s, uint32_t (*convert)(uint32_t), value *o
     if (interp_spend(in, s.n / 8)) return in->code;
     for (size_t i = 0; i < s.n && !in->code;) {
         uint32_t cp;
-        i += char_next(s.s + i, s.n - i, &cp);
-        if (cp == 0xDF && convert == cp_upper) text_puts(in, &t, "SS");
-        else text_cp(in, &t, convert(cp));
+        size_t n = char_next(s.s + i, s.n - i, &cp);
+        bool trusted = value_trusted(s, i, n);
+        if (cp == 0xDF && convert == cp_upper) text_bytes(in, &t, "SS", 2, trusted);
+        else text_cp(in, &t, convert(cp), trusted);
+        i += n;
     }
     return text_done(in, &t, out);
 }
@@ -33,10 +35,10 @@ int string_capitalize(interp *in, value s, value *out)
     value first, rest;
     text t = {0};
     size_t n = char_offset(s.s, s.n, 1);
-    if (string_upper(in, value_string(s.s, n), &first)) return in->code;
-    if (string_lower(in, value_string(s.s + n, s.n - n), &rest)) return in->code;
-    text_add(in, &t, first.s, first.n);
-    text_add(in, &t, rest.s, rest.n);
+    if (string_upper(in, value_slice(s, 0, n), &first)) return in->code;
+    if (string_lower(in, value_slice(s, n, s.n - n), &rest)) return in->code;
+    text_add(in, &t, first);
+    text_add(in, &t, rest);
     return text_done(in, &t, out);
 }
 
@@ -53,6 +55,7 @@ static bool one_of(value chars, const char *c, size_t n)
 
 int string_trim(interp *in, value s, value chars, int sides, value *out)
 {
+    const value whole = s;
     if (chars.kind == V_ABSENT || chars.kind == V_NONE) {
         if (interp_spend_bytes(in, s.n)) return in->code;
         if (sides & TRIM_LEFT) trim_left(&s.s, &s.n);
@@ -73,7 +76,7 @@ int string_trim(interp *in, value s, value chars, int sides, value *out)
             s.n = at;
         }
     }
-    *out = value_string(s.s, s.n);
+    *out = value_slice(whole, (size_t)(s.s - whole.s), s.n);
     return in->code;
 }
 
@@ -83,13 +86,13 @@ static int replace_empty(interp *in, value s, value new, int64_t count, value *o
     text t = {0};
     for (size_t i = 0; !interp_spend(in, 1);) {
         if (count-- == 0) {
-            text_add(in, &t, s.s + i, s.n - i);
+            text_add(in, &t, value_slice(s, i, s.n - i));
             break;
         }
-        text_add(in, &t, new.s, new.n);
+        text_add(in, &t, new);
         if (i == s.n) break;
         size_t n = char_offset(s.s + i, s.n - i, 1);
-        text_add(in, &t, s.s + i, n);
+        text_add(in, &t, value_slice(s, i, n));
         i += n;
     }
     return text_done(in, &t, out);
@@ -104,12 +107,12 @@ int string_replace(interp *in, value s, value old, value new, int64_t count, val
         size_t at = string_find(s, old, false);
         if (at == SIZE_MAX) break;
         interp_spend(in, 1);
-        text_add(in, &t, s.s, at);
-        text_add(in, &t, new.s, new.n);
-        s = value_string(s.s + at + old.n, s.n - at - old.n);
+        text_add(in, &t, value_slice(s, 0, at));
+        text_add(in, &t, new);
+        s = value_slice(s, at + old.n, s.n - at - old.n);
         if (count > 0) count--;
     }
-    text_add(in, &t, s.s, s.n);
+    text_add(in, &t, s);
     return text_done(in, &t, out);
 }
 
@@ -117,7 +120,7 @@ int string_join(interp *in, value separator, const list *items, value *out)
 {
     text t = {0};
     for (size_t i = 0; i < items->n && !interp_spend(in, 1); i++) {
-        if (i) text_add(in, &t, separator.s, separator.n);
+        if (i) text_add(in, &t, separator);
         text_value(in, &t, items->items[i]);
     }
     return text_done(in, &t, out);
@@ -137,10 +140,10 @@ bool string_next_line(value *s, value *line, size_t *kept)
         n = char_next(s->s + at, s->n - at, &cp);
         if (is_line_end(cp)) break;
     }
-    *line = value_string(s->s, at);
+    *line = value_slice(*s, 0, at);
     if (cp == '\r' && at + 1 < s->n && s->s[at + 1] == '\n') n = 2;
     *kept = at + n;
-    *s = value_string(s->s + *kept, s->n - *kept);
+    *s = value_slice(*s, *kept, s->n - *kept);
     return true;
 }
 

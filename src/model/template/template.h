@@ -14,6 +14,8 @@
  *    lists and dicts that the template itself made may be changed by append, pop, update...
  * J2 A render is bounded: depth, steps, output bytes, memory (tmpl_limits); a hostile template ends in ST_LIMIT.
  * J3 Text and values are bytes; the template's own text is expected to be UTF-8 and is passed through as it is.
+ * J4 Every byte of the result is known to be the template's own or the input's, however it was cut, joined and
+ *    filtered, so that only the former may name control tokens.
  * Threads: a tmpl is constant after tmpl_parse; renders may run side by side.
  */
 #ifndef KVASIR_MODEL_TEMPLATE_TEMPLATE_H
@@ -25,6 +27,7 @@
 
 #include "base/status.h"
 #include "base/strbuf.h"
+#include "model/text_ranges.h"
 
 typedef struct tmpl tmpl;
 
@@ -43,6 +46,8 @@ tmpl_value *tmpl_bool(tmpl_data *d, bool b);
 tmpl_value *tmpl_int(tmpl_data *d, int64_t i);
 tmpl_value *tmpl_float(tmpl_data *d, double f);
 tmpl_value *tmpl_string(tmpl_data *d, const char *s, size_t n); /* copied */
+/* Text that may name control tokens as the template's own may: the model's metadata, a constant of the caller. */
+tmpl_value *tmpl_trusted(tmpl_data *d, const char *s, size_t n);
 tmpl_value *tmpl_list(tmpl_data *d);
 tmpl_value *tmpl_map(tmpl_data *d); /* keeps insertion order */
 void tmpl_list_add(tmpl_data *d, tmpl_value *list, tmpl_value *item);
@@ -57,8 +62,9 @@ typedef struct tmpl_limits {
     int64_t now_unix_s;      /* what strftime_now sees, UTC */
 } tmpl_limits;
 
-/* Appends the text to out. raise_exception(msg) is ST_ARG with that message. limits may be NULL. */
+/* Appends the text to out, and which of its bytes are trusted (J4) to trusted, which may be NULL; both are as before
+ * on failure. raise_exception(msg) is ST_ARG with that message. limits may be NULL. */
 int tmpl_render(const tmpl *t, tmpl_data *d, const tmpl_value *root, const tmpl_limits *limits, strbuf *out,
-                status *st);
+                text_ranges *trusted, status *st);
 
 #endif

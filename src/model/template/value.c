@@ -143,7 +143,7 @@ bool map_append(arena *a, map *m, value key, uint64_t hash, value v)
 bool map_put_text(arena *a, map *m, const char *s, size_t n, value v)
 {
     map_entry *e = map_find_text(m, s, n);
-    if (!e) return map_append(a, m, value_string(s, n), hash_text(s, n), v);
+    if (!e) return map_append(a, m, value_input(s, n), hash_text(s, n), v);
     e->val = v;
     return true;
 }
@@ -183,6 +183,7 @@ bool tmpl_data_failed(const tmpl_data *d)
 
 static value *boxed(tmpl_data *d, value v)
 {
+    v.trusted = false;
     value *p = arena_alloc(&d->mem, sizeof *p, _Alignof(value));
     if (!p) d->failed = true;
     else *p = v;
@@ -212,9 +213,16 @@ tmpl_value *tmpl_float(tmpl_data *d, double f)
 tmpl_value *tmpl_string(tmpl_data *d, const char *s, size_t n)
 {
     char *copy = arena_strndup(&d->mem, s, n);
-    if (copy) return boxed(d, value_string(copy, n));
+    if (copy) return boxed(d, value_input(copy, n));
     d->failed = true;
     return NULL;
+}
+
+tmpl_value *tmpl_trusted(tmpl_data *d, const char *s, size_t n)
+{
+    value *v = tmpl_string(d, s, n);
+    if (v) v->trusted = true;
+    return v;
 }
 
 tmpl_value *tmpl_list(tmpl_data *d)

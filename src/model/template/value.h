@@ -2,8 +2,10 @@
  *
  * Owns: nothing; lists, maps and bytes live in an arena (the caller's tmpl_data, or the render's own).
  *
- *      value (24 bytes, passed by copy)
+ *      value (32 bytes, passed by copy)
  *        text -> bytes in the source or an arena, not NUL-terminated; a slice shares them
+ *                <|im_start|>user\nhi<|im_end|>     what the template and the input wrote, together
+ *                1111111111111111100111111111111    mask: a byte for each, 1 = trusted
  *        list -> list {items[n]}           list, tuple, generator, view, range: one struct, `flavor` tells
  *        map  -> map {entries[n], index}   entries in insertion order; from 9 keys on a hash index finds them
  *
@@ -13,6 +15,9 @@
  * V1 Copies of a list or map value share their items, as names do in Python.
  * V2 A frozen container (the caller's input) is never changed by a render.
  * V3 A generator can be walked once: whoever walks it empties it.
+ * V4 Trusted is what the template wrote, what the interpreter computes (loop.index, the present time), and input that
+ *    the caller vouches for (tmpl_trusted). Every operation keeps it byte by byte: text is only made by value_literal,
+ *    value_input and value_slice, or in a `text` (interp.h) of pieces whose origin is said.
  * Threads: a value belongs to one render; frozen input may be read by many.
  */
 #ifndef KVASIR_MODEL_TEMPLATE_VALUE_H
@@ -21,6 +26,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/arena.h"
 #include "model/template/template.h"
@@ -51,8 +57,9 @@ struct method;
 
 typedef struct tmpl_value {
     uint8_t kind;
-    bool markup; /* text that `safe` or `escape` made: the few operations where that matters refuse it */
-    bool member; /* undefined: `s` names a missing member, not a variable */
+    bool markup;  /* text that `safe` or `escape` made: the few operations where that matters refuse it */
+    bool member;  /* undefined: `s` names a missing member, not a variable */
+    bool trusted; /* text without a mask: all of it; other values: the text that they become */
     union {
         bool b;
         int64_t i;
@@ -60,6 +67,7 @@ typedef struct tmpl_value {
         struct {
             const char *s; /* V_STRING; V_UNDEFINED: the name that was not found */
             size_t n;
+            const uint8_t *mask; /* V_STRING: [n], 1 = the byte is trusted; NULL = all are as `trusted` says */
         };
         struct list *list;
         struct map *map; /* V_MAP, V_NAMESPACE */
@@ -91,27 +99,49 @@ typedef struct map {
 
 static inline value value_of(value_kind kind)
 {
-    return (value){.kind = (uint8_t)kind};
+    return (value){.kind = (uint8_t)kind, .trusted = true};
 }
 
 static inline value value_bool(bool b)
 {
-    return (value){.kind = V_BOOL, .b = b};
+    return (value){.kind = V_BOOL, .trusted = true, .b = b};
 }
 
 static inline value value_int(int64_t i)
 {
-    return (value){.kind = V_INT, .i = i};
+    return (value){.kind = V_INT, .trusted = true, .i = i};
 }
 
 static inline value value_float(double f)
 {
-    return (value){.kind = V_FLOAT, .f = f};
+    return (value){.kind = V_FLOAT, .trusted = true, .f = f};
 }
 
-static inline value value_string(const char *s, size_t n)
+/* The template's own text, or the interpreter's. */
+static inline value value_literal(const char *s, size_t n)
+{
+    return (value){.kind = V_STRING, .trusted = true, .s = s, .n = n};
+}
+
+static inline value value_input(const char *s, size_t n)
 {
     return (value){.kind = V_STRING, .s = s, .n = n};
+}
+
+/* Bytes [at, at + n) of a text. */
+static inline value value_slice(value v, size_t at, size_t n)
+{
+    v.s += at;
+    v.n = n;
+    if (v.mask) v.mask += at;
+    return v;
+}
+
+/* Whether all of bytes [at, at + n), n > 0, are trusted. */
+static inline bool value_trusted(value v, size_t at, size_t n)
+{
+    if (!v.mask) return v.trusted;
+    return memchr(v.mask + at, 0, n) == NULL;
 }
 
 static inline value value_list(list *l)
