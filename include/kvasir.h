@@ -91,7 +91,8 @@ KVASIR_API int kvasir_detokenize(const kvasir_model *m, const int32_t *ids, size
 
 typedef struct kvasir_engine_options {
     int threads;              /* 0 = as many as this process may use */
-    int context;              /* most tokens of a session; 0 = the model's, less where memory is short */
+    /* Most tokens of a prompt and its answer together; 0 = the model's, less where memory is short. */
+    int context;
     int sessions;             /* at once, those that wait included; 0 = 1 */
     int running;              /* most sessions of one step; 0 = all, at most 256 */
     double itl_target_s;      /* prompts leave running answers a token this often; 0 = no such care */
@@ -129,7 +130,7 @@ typedef struct kvasir_sampling {
     float min_p;       /* 0 = off */
     float repeat_penalty; /* 1 = off */
     uint64_t seed;
-    int64_t max_tokens; /* -1 = until the context is full */
+    int64_t max_tokens; /* -1 = until the context is full, which ends every answer (KVASIR_FINISH_CONTEXT) */
     const char *const *stop; /* the answer ends before any of these */
     int n_stop;
     int ignore_eos;
@@ -144,8 +145,8 @@ typedef enum kvasir_finish {
     KVASIR_FINISH_NONE, /* still going */
     KVASIR_FINISH_EOS,
     KVASIR_FINISH_STOP,
-    KVASIR_FINISH_LENGTH,
-    KVASIR_FINISH_CONTEXT,
+    KVASIR_FINISH_LENGTH,  /* max_tokens */
+    KVASIR_FINISH_CONTEXT, /* prompt and answer fill the context */
     KVASIR_FINISH_CANCELLED,
     KVASIR_FINISH_TIMEOUT,
     KVASIR_FINISH_ERROR
@@ -157,7 +158,8 @@ typedef void kvasir_token_fn(void *user, int32_t token, const char *text, size_t
 KVASIR_API int kvasir_session_new(kvasir_session **out, kvasir_engine *e, kvasir_status *st);
 KVASIR_API void kvasir_session_free(kvasir_session *s);
 /* Begins an answer to ids. What the engine's cache holds of them as a prefix is not computed again. sampling (NULL =
- * the defaults) is copied; on_token may be NULL. */
+ * the defaults) is copied; on_token may be NULL. KVASIR_LIMIT: the prompt is longer than the context, or fills it, which
+ * is of use with max_tokens 0 alone. */
 KVASIR_API int kvasir_session_start(kvasir_session *s, const int32_t *ids, size_t n_ids,
                                     const kvasir_sampling *sampling, kvasir_token_fn *on_token, void *user,
                                     kvasir_status *st);

@@ -12,6 +12,9 @@
  *    (I5).
  * N2 Decoding allocates nothing, apart from text that grows and the tree's record of a block that is full.
  * N3 ids [0, kv length) are in the cache; the rest is pending.
+ * N4 A prompt and its answer are at most `context` tokens together, whoever asks: n tokens of prompt leave context - n
+ *    for the answer, and one that leaves none begins only where no answer is wanted (max_tokens 0). OVERFLOW_WINDOW
+ *    goes on all the same, by dropping; what is left never exceeds the context either.
  * Threads: one caller at a time; callbacks run in engine_step.
  */
 #ifndef KVASIR_ENGINE_ENGINE_H
@@ -24,7 +27,7 @@
 #include "model/model.h"
 
 typedef struct engine_config {
-    int context;              /* most tokens of a session; 0 = the model's context, less where memory is short */
+    int context;              /* N4; 0 = the model's, less where memory is short */
     int n_sessions;           /* at once, waiting ones included; 0 = 1 */
     int n_running;            /* most sequences of one step; 0 = n_sessions, at most 256 */
     int chunk;                /* most rows of a step; 0 = 512 */
@@ -58,7 +61,7 @@ typedef enum finish_reason {
     FINISH_EOS,       /* an end-of-generation token */
     FINISH_STOP,      /* a stop string or stop token */
     FINISH_LENGTH,    /* max_tokens */
-    FINISH_CONTEXT,   /* the context is full */
+    FINISH_CONTEXT,   /* the context is full (N4) */
     FINISH_CANCELLED,
     FINISH_TIMEOUT,   /* its deadline passed */
     FINISH_ERROR      /* session_error tells */
@@ -127,11 +130,16 @@ typedef struct session_stats {
 
 typedef struct session session;
 
+/* N4 for a prompt and an answer of n_answer tokens, 0 = none is wanted. ST_ARG: no prompt; ST_LIMIT: they don't fit, with
+ * the numbers. */
+int context_check(int context, size_t n_prompt, int64_t n_answer, status *st);
+
 int session_new(session **out, engine *e, status *st);
 void session_free(session *s);
 /* Begins an answer to ids [0, n): it waits until engine_step admits it. What the cache holds of them as a prefix is not
  * computed again (the last one always is). params and callbacks are copied, their arrays too. ST_ARG: empty prompt, bad
- * parameter; ST_LIMIT: the prompt can't fit (the numbers are in the text). */
+ * parameter; ST_LIMIT: no token of an answer fits (context_check). max_tokens beyond what is left is no mistake: the
+ * answer ends with FINISH_CONTEXT. */
 int session_start(session *s, const int32_t *ids, size_t n, const generate_params *p, const session_callbacks *cb,
                   status *st);
 /* Begins another answer to leader's prompt, with leader's parameters but for sampling.choice. Where leader has not yet

@@ -119,18 +119,34 @@ static int copy_params(session *s, const generate_params *p, const session_callb
     return sampler_new(&s->sampler, &p->sampling, s->e->scratch, s->e->context, st);
 }
 
-static int check_prompt(const session *s, const int32_t *ids, size_t n, status *st)
+int context_check(int context, size_t n_prompt, int64_t n_answer, status *st)
 {
-    const arch_params *m = &s->e->model->params;
-    if (n == 0) return status_set(st, ST_ARG, STATUS_NO_POS, "the prompt is empty; give at least one token");
-    if (n > (size_t)s->e->context)
+    if (n_prompt == 0) return status_set(st, ST_ARG, STATUS_NO_POS, "the prompt is empty; give at least one token");
+    if (n_prompt > (size_t)context)
         return status_set(st, ST_LIMIT, STATUS_NO_POS,
-                          "the prompt has %zu tokens, but the context holds %d; shorten the prompt or raise the "
-                          "context (the model was trained for %d)",
-                          n, s->e->context, m->context_length);
+                          "the prompt has %zu tokens, but the context holds %d; shorten the prompt or raise the context",
+                          n_prompt, context);
+    int64_t left = context - (int64_t)n_prompt;
+    if (n_answer <= left) return ST_OK;
+    if (left == 0)
+        return status_set(st, ST_LIMIT, STATUS_NO_POS,
+                          "the prompt's %zu tokens fill the context of %d, so no room for an answer is left; shorten "
+                          "the prompt or raise the context",
+                          n_prompt, context);
+    return status_set(st, ST_LIMIT, STATUS_NO_POS,
+                      "%zu tokens of prompt and %lld of answer are more than the context's %d; at most %lld are left "
+                      "for the answer",
+                      n_prompt, (long long)n_answer, context, (long long)left);
+}
+
+static int check_prompt(const session *s, const int32_t *ids, size_t n, const generate_params *p, status *st)
+{
+    int n_vocab = s->e->model->params.n_vocab;
+    bool needs_room = p->max_tokens != 0 && p->overflow == OVERFLOW_STOP;
+    if (context_check(s->e->context, n, needs_room, st)) return st->code;
     for (size_t i = 0; i < n; i++)
-        if (ids[i] < 0 || ids[i] >= m->n_vocab)
-            return status_set(st, ST_ARG, i, "token %d is not in the vocabulary of %d", ids[i], m->n_vocab);
+        if (ids[i] < 0 || ids[i] >= n_vocab)
+            return status_set(st, ST_ARG, i, "token %d is not in the vocabulary of %d", ids[i], n_vocab);
     return ST_OK;
 }
 
@@ -140,12 +156,13 @@ int64_t session_longest(const session *s)
     return most < 0 || most > context - s->n_prompt ? context : s->n_prompt + most;
 }
 
-/* Room for the answer's tokens from the start: decoding allocates nothing. A full prompt still gets one token. */
+/* Room for the answer's tokens from the start: decoding allocates nothing. A window drops tokens when there is one more
+ * than the context holds. */
 static int copy_ids(session *s, const int32_t *ids, size_t n, status *st)
 {
+    bool window = s->params.overflow == OVERFLOW_WINDOW;
     s->n_ids = s->n_prompt = (int64_t)n;
-    int64_t most = session_longest(s) + 1, need = most;
-    if (s->params.overflow == OVERFLOW_WINDOW) need += s->n_prompt;
+    int64_t most = session_longest(s) + window, need = most + (window ? s->n_prompt : 0);
     if (need > s->max_ids) {
         int32_t *more = mem_resize(s->ids, (size_t)need, sizeof *more);
         if (!more) {
@@ -156,8 +173,7 @@ static int copy_ids(session *s, const int32_t *ids, size_t n, status *st)
         s->max_ids = need;
     }
     memcpy(s->ids, ids, n * sizeof *ids);
-    s->prompt = s->ids;
-    if (s->params.overflow == OVERFLOW_WINDOW) s->prompt = memcpy(s->ids + most, ids, n * sizeof *ids);
+    s->prompt = window ? memcpy(s->ids + most, ids, n * sizeof *ids) : s->ids;
     return ST_OK;
 }
 
@@ -186,7 +202,7 @@ int session_start(session *s, const int32_t *ids, size_t n, const generate_param
                   status *st)
 {
     session_stop(s);
-    if (check_prompt(s, ids, n, st) || copy_params(s, p, cb, st) || copy_ids(s, ids, n, st)) return st->code;
+    if (check_prompt(s, ids, n, p, st) || copy_params(s, p, cb, st) || copy_ids(s, ids, n, st)) return st->code;
     begin(s);
     return ST_OK;
 }
@@ -341,11 +357,11 @@ void session_fail(session *s, const status *st)
 void session_make_room(session *s)
 {
     int64_t context = s->e->context;
-    if (s->n_ids <= context) return;
     if (s->params.overflow == OVERFLOW_STOP) {
-        s->finish = FINISH_CONTEXT;
+        if (s->n_ids == context) s->finish = FINISH_CONTEXT;
         return;
     }
+    if (s->n_ids <= context) return;
     int64_t keep = s->params.keep >= 0 ? s->params.keep : s->n_prompt < context / 4 ? s->n_prompt : context / 4;
     if (keep > context / 2) keep = context / 2;
     int64_t stay = (context - keep + 1) / 2, dropped = s->n_ids - keep - stay;

@@ -40,7 +40,7 @@ int64_t session_reusable(const session *s);
 int64_t session_cached(const session *s, uint32_t *in_use);
 /* Tokens that the session may come to. */
 int64_t session_longest(const session *s);
-/* Makes room by the overflow policy when the next token would not fit; ends the session where that is the policy. */
+/* The answer's newest token has come: makes room by the overflow policy when the context is full, or ends the session. */
 void session_make_room(session *s);
 /* The logits after the session's last token: picks the next one, tells the caller, ends the answer if it ends here. */
 void session_take_logits(session *s, const float *logits);

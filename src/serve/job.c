@@ -135,16 +135,11 @@ static int check_fit(const job_prompt *p, request *r, const served_model *m, api
         return api_error_set(e, 400, "invalid_value", field_name,
                              "the prompt is empty: none of its %zu bytes has a token in this model's vocabulary",
                              p->ids.n_dropped);
-    if (n == 0) return api_error_set(e, 400, "invalid_value", field_name, "the prompt is empty; give it some text");
-    if (n > (size_t)m->context)
-        return api_error_set(e, 400, "context_length_exceeded", field_name,
-                             "the prompt has %zu tokens, but the context holds %d; shorten the prompt", n, m->context);
-    if (r->max_tokens > m->context - (int64_t)n)
-        return api_error_set(e, 400, "context_length_exceeded", "max_tokens",
-                             "%zu tokens of prompt and %lld of answer are more than the context's %d; at most %lld are "
-                             "left for the answer",
-                             n, (long long)r->max_tokens, m->context, (long long)m->context - (long long)n);
-    return 0;
+    status st = STATUS_INIT;
+    if (context_check(m->context, n, r->max_tokens < 0 ? 1 : r->max_tokens, &st) == ST_OK) return 0;
+    if (st.code == ST_ARG) return api_error_set(e, 400, "invalid_value", field_name, "%s", st.text);
+    return api_error_set(e, 400, "context_length_exceeded", n < (size_t)m->context ? "max_tokens" : field_name, "%s",
+                         st.text);
 }
 
 static int prepare_prompt(job *j, size_t i, const served_model *m, api_error *e)

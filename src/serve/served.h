@@ -14,7 +14,7 @@ typedef struct served_model {
     const char *name;         /* the id that clients see: the first of the rules' names */
     request_rules rules;
     int64_t created_unix_s;
-    int context;          /* most tokens of prompt and answer */
+    int context;          /* most tokens of prompt and answer (engine.h, N4) */
     size_t longest_piece; /* bytes of text that one token can stand for, at most */
     int max_choices;      /* running and waiting, of all requests */
 } served_model;

@@ -247,6 +247,31 @@ static void errors_can_be_read(void **state)
     close_all(&h);
 }
 
+/* A prompt and its answer are at most the context together. */
+static void context_is_shared_by_prompt_and_answer(void **state)
+{
+    handles h = {0};
+    kvasir_status st = {0};
+    kvasir_engine_options o = {.context = 64};
+    open_all(&h, *state, &o);
+    int32_t ids[65];
+    for (int i = 0; i < 65; i++) ids[i] = 'a' + i % 26;
+    kvasir_sampling k = kvasir_sampling_defaults();
+    k.ignore_eos = 1;
+    answer a = {0};
+    assert_int_equal(kvasir_session_start(h.s, ids, 60, &k, on_token, &a, &st), KVASIR_OK);
+    while (kvasir_session_active(h.s)) assert_int_equal(kvasir_engine_step(h.e, &st), KVASIR_OK);
+    assert_int_equal(a.n_tokens, 4);
+    assert_int_equal(kvasir_session_finish(h.s), KVASIR_FINISH_CONTEXT);
+    assert_int_equal(kvasir_session_start(h.s, ids, 64, &k, on_token, &a, &st), KVASIR_LIMIT);
+    assert_non_null(strstr(st.text, "no room for an answer"));
+    k.max_tokens = 0;
+    assert_int_equal(kvasir_session_start(h.s, ids, 64, &k, on_token, &a, &st), KVASIR_OK);
+    assert_int_equal(kvasir_session_finish(h.s), KVASIR_FINISH_LENGTH);
+    assert_int_equal(kvasir_session_start(h.s, ids, 65, &k, on_token, &a, &st), KVASIR_LIMIT);
+    close_all(&h);
+}
+
 static void forks(void **state)
 {
     handles h = {0};
@@ -280,7 +305,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_whole_generation), cmocka_unit_test(ends_and_options),
         cmocka_unit_test(texts_and_tokens),   cmocka_unit_test(failures_leave_nothing),
-        cmocka_unit_test(errors_can_be_read), cmocka_unit_test(forks),
+        cmocka_unit_test(errors_can_be_read), cmocka_unit_test(context_is_shared_by_prompt_and_answer),
+        cmocka_unit_test(forks),
     };
     return cmocka_run_group_tests(tests, write_model, remove_model);
 }

@@ -168,8 +168,9 @@ static void context_must_fit_the_memory(void **state)
     talk_open(&k, e);
     generate_params p = talk_params(-1);
     p.ignore_eos = true;
-    talk_answer(&k, e, ids, (size_t)fits, &p); /* all of it can be used */
+    talk_answer(&k, e, ids, (size_t)fits - 3, &p); /* all of it can be used */
     assert_int_equal(session_finish(k.s), FINISH_CONTEXT);
+    assert_int_equal(k.n, 3);
     session_free(k.s);
     engine_free(e);
     c.kv_memory_bytes = 100;

@@ -149,34 +149,68 @@ static void text_comes_in_whole_characters(void **state)
     close_stage(&g);
 }
 
-/* A token is said as long as the one before it has a place in the context. */
+/* Prompt and answer are at most the context together (N4), for a session and for its fork. */
 static void context_ends_the_answer(void **state)
 {
     talk_world *w = *state;
     enum { CONTEXT = 40 };
     int32_t ids[CONTEXT + 1];
     tiny_ids(ids, CONTEXT + 1, 8);
-    engine *e = talk_engine(w->llama, w->team, (engine_config){.context = CONTEXT, .chunk = 16});
-    talk k;
+    engine *e = talk_engine(w->llama, w->team, (engine_config){.context = CONTEXT, .chunk = 16, .n_sessions = 2});
+    talk k, fork;
     talk_open(&k, e);
+    talk_open(&fork, e);
     generate_params p = talk_params(-1);
     p.ignore_eos = true;
-    for (int n = CONTEXT - 3; n <= CONTEXT; n++) {
-        talk_answer(&k, e, ids, (size_t)n, &p);
-        assert_int_equal(session_finish(k.s), FINISH_CONTEXT);
-        assert_int_equal(k.n, CONTEXT - n + 1);
-        assert_int_equal(session_get_stats(k.s).context_used, CONTEXT);
-    }
     status st = STATUS_INIT;
-    assert_int_equal(talk_try(&k, ids, CONTEXT + 1, &p, &st), ST_LIMIT);
-    assert_non_null(strstr(st.text, "41 tokens"));
-    assert_non_null(strstr(st.text, "40"));
-    assert_false(session_active(k.s));
-    p.max_tokens = 2; /* the length is reached together with the context */
-    talk_answer(&k, e, ids, CONTEXT - 1, &p);
-    assert_int_equal(session_finish(k.s), FINISH_LENGTH);
+    for (int n = CONTEXT - 4; n < CONTEXT; n++)
+        for (int64_t most = -1; most <= CONTEXT - n + 1; most++) {
+            bool full = most < 0 || most > CONTEXT - n;
+            p.max_tokens = most;
+            talk_start(&k, ids, (size_t)n, &p);
+            session_callbacks cb = talk_callbacks(&fork);
+            assert_int_equal(session_fork(fork.s, k.s, 1, &cb, &st), ST_OK);
+            talk_run(e);
+            for (int i = 0; i < 2; i++) {
+                const talk *t = i ? &fork : &k;
+                assert_int_equal(session_finish(t->s), full ? FINISH_CONTEXT : FINISH_LENGTH);
+                assert_int_equal(t->n, full ? CONTEXT - n : most);
+                assert_int_equal(session_get_stats(t->s).context_used, n + t->n);
+            }
+        }
+    /* A prompt that fills the context has an answer of none; one that is longer has nothing. */
+    for (int64_t most = -1; most <= 1; most++) {
+        p.max_tokens = most;
+        if (most == 0) talk_answer(&k, e, ids, CONTEXT, &p);
+        else assert_int_equal(talk_try(&k, ids, CONTEXT, &p, &st), ST_LIMIT);
+        assert_int_equal(session_finish(k.s), most == 0 ? FINISH_LENGTH : FINISH_CANCELLED);
+        if (most) assert_non_null(strstr(st.text, "40 tokens fill the context of 40"));
+        if (most) assert_non_null(strstr(st.text, "no room for an answer"));
+        assert_int_equal(talk_try(&k, ids, CONTEXT + 1, &p, &st), ST_LIMIT);
+        assert_non_null(strstr(st.text, "41 tokens"));
+        assert_non_null(strstr(st.text, "40"));
+        assert_false(session_active(k.s));
+    }
     session_free(k.s);
+    session_free(fork.s);
     engine_free(e);
+}
+
+static void fit_is_told_with_the_numbers(void **state)
+{
+    (void)state;
+    status st = STATUS_INIT;
+    assert_int_equal(context_check(64, 60, 4, &st), ST_OK);
+    assert_int_equal(context_check(64, 64, 0, &st), ST_OK);
+    assert_int_equal(context_check(64, 0, 0, &st), ST_ARG);
+    assert_int_equal(context_check(64, 60, 5, &st), ST_LIMIT);
+    assert_non_null(strstr(st.text, "60 tokens of prompt and 5 of answer"));
+    assert_non_null(strstr(st.text, "at most 4 are left"));
+    assert_int_equal(context_check(64, 64, 1, &st), ST_LIMIT);
+    assert_non_null(strstr(st.text, "no room"));
+    assert_int_equal(context_check(64, 65, 0, &st), ST_LIMIT);
+    assert_non_null(strstr(st.text, "65 tokens"));
+    assert_int_equal(context_check(64, 1, INT64_MAX, &st), ST_LIMIT);
 }
 
 static void check_window(talk_world *w, const model *m, int64_t keep, int64_t kept)
@@ -523,6 +557,7 @@ int main(void)
         cmocka_unit_test(stop_strings_across_tokens),
         cmocka_unit_test(text_comes_in_whole_characters),
         cmocka_unit_test(context_ends_the_answer),
+        cmocka_unit_test(fit_is_told_with_the_numbers),
         cmocka_unit_test(window_keeps_the_beginning_and_the_newest),
         cmocka_unit_test(window_of_the_smallest_contexts),
         cmocka_unit_test(forks_of_a_full_context),

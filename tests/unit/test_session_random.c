@@ -90,9 +90,8 @@ static ending predict(const kind *d, const int32_t *tokens, int n)
         if (id == TINY_END && !d->p.ignore_eos) end.finish = FINISH_EOS;
         else if (d->p.n_stop_tokens && id == d->stop_token) end.finish = FINISH_STOP;
         else if (end.n == d->p.max_tokens) end.finish = FINISH_LENGTH;
-        else if (end.n_ids <= CONTEXT) continue;
-        else if (d->p.overflow == OVERFLOW_WINDOW) drop(&end, d);
-        else end.finish = FINISH_CONTEXT;
+        else if (d->p.overflow == OVERFLOW_STOP && end.n_ids == CONTEXT) end.finish = FINISH_CONTEXT;
+        else if (end.n_ids > CONTEXT) drop(&end, d);
     }
     return end;
 }
@@ -155,7 +154,10 @@ static void make_kinds(world *w, const model *m, threads *team)
         d->p.keep = (int64_t)roll(w, 40) - 1;
         d->p.ignore_eos = roll(w, 2);
         d->p.prompt_logprobs = roll(w, 4) == 0;
-        if (d->p.overflow == OVERFLOW_STOP && roll(w, 2)) d->p.max_tokens = -1;
+        if (d->p.overflow == OVERFLOW_STOP) {
+            if (roll(w, 2)) d->p.max_tokens = -1;
+            if (d->p.max_tokens && d->n == CONTEXT) d->n--; /* such a prompt leaves no room */
+        }
         answer_alone(e, d, 0);
         if (d->alone[0].k.n && roll(w, 2)) { /* it ends with the first token, or soon */
             d->stop_token = d->alone[0].k.tokens[roll(w, 2) ? 0 : roll(w, (uint64_t)d->alone[0].k.n)];
