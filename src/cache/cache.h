@@ -31,7 +31,6 @@
 #include "cache/tree.h"
 #include "kernel/attention.h"
 
-#define KV_MAX_GROUPS 8
 #define KV_BLOCK_TOKENS 16 /* default */
 
 typedef struct kv_cache kv_cache;

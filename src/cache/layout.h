@@ -38,6 +38,7 @@ typedef struct kv_group {
 } kv_group;
 
 #define KV_ALIGN 64
+#define KV_MAX_GROUPS 8 /* of a model */
 
 /* Elements that one token stores in one layer. */
 uint64_t kv_row_elems(const kv_layout *l);

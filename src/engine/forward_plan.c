@@ -158,7 +158,7 @@ int forward_new(forward **out, const model *m, kv_cache *cache, const kv_groups 
 void forward_free(forward *f)
 {
     if (!f) return;
-    for (int g = 0; g < 2; g++) attn_plan_free(f->plans[g]);
+    for (int g = 0; g < KV_MAX_GROUPS; g++) attn_plan_free(f->plans[g]);
     product_scratch_deinit(&f->products);
     arena_deinit(&f->memory);
     mem_free(f);

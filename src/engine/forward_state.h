@@ -26,7 +26,7 @@ struct forward {
     bool exact, no_split, no_cascade;
 
     product_scratch products;
-    attn_plan *plans[2]; /* by group */
+    attn_plan *plans[KV_MAX_GROUPS]; /* by group */
     float *x;            /* [n][d_model] the residual stream */
     float *h;            /* [n][d_model] what a block reads, then what it gives */
     float *q;            /* [n][n_heads][d_k] */
@@ -35,8 +35,8 @@ struct forward {
     float *gate, *up;    /* [n][d_ff] */
     float *logits;       /* [max_logit_rows][n_vocab] */
     float *angles[2];    /* [n][n_rot] {cos, sin} pairs: of global and of windowed layers */
-    kv_place *places[2]; /* [n] by group: where row i's K and V go */
-    uint64_t (*masks[2])[MASK_WORDS]; /* [n] of draft rows, by group */
+    kv_place *places[KV_MAX_GROUPS]; /* [n] by group: where row i's K and V go */
+    uint64_t (*masks[KV_MAX_GROUPS])[MASK_WORDS]; /* [n] of draft rows, by group */
     attn_span *spans;    /* of one sequence, while a plan is made */
     int max_spans;       /* of one sequence */
     arena memory;        /* holds all of the above but plans and products */

@@ -12,9 +12,9 @@
 #include "model/arch.h"
 
 typedef struct kv_groups {
-    kv_group group[2];
+    kv_group group[KV_MAX_GROUPS];
     int n;
-    int layers[2][ARCH_MAX_LAYERS];
+    int layers[KV_MAX_GROUPS][ARCH_MAX_LAYERS];
     int group_of[ARCH_MAX_LAYERS]; /* by layer of the model */
     int index_of[ARCH_MAX_LAYERS]; /* the layer's number in its group */
 } kv_groups;

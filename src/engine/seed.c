@@ -1,22 +1,19 @@
 #include "engine/seed.h"
 
 #include <openssl/evp.h>
-#include <string.h>
+
+#include "base/strbuf.h"
 
 int engine_seed(uint8_t out[32], const model *m, const kv_format *format, int block_tokens, bool exact, status *st)
 {
-    struct {
-        uint32_t version, rope_context, block_tokens, exact;
-        uint8_t fingerprint[32];
-        char level[16], format[16];
-    } all;
-    memset(&all, 0, sizeof all); /* names are padded with zeros */
-    all.version = SEED_VERSION;
-    all.rope_context = (uint32_t)m->rope_context;
-    all.block_tokens = (uint32_t)block_tokens;
-    all.exact = exact;
-    memcpy(all.fingerprint, m->fingerprint, sizeof all.fingerprint);
-    strncpy(all.level, m->ks->name, sizeof all.level - 1);
-    strncpy(all.format, format->name, sizeof all.format - 1);
-    return EVP_Digest(&all, sizeof all, out, NULL, EVP_sha256(), NULL) ? ST_OK : status_nomem(st, sizeof all);
+    strbuf all; /* every setting by name and whole: two settings never spell the same */
+    strbuf_init(&all, 0);
+    strbuf_printf(&all, "version %d\nrope context %d\nblock tokens %d\nexact %d\nkernels %s\nformat %s\nmodel ",
+                  SEED_VERSION, m->rope_context, block_tokens, exact, m->ks->name, format->name);
+    strbuf_add(&all, (const char *)m->fingerprint, sizeof m->fingerprint);
+    int rc = strbuf_check(&all, st);
+    if (rc == ST_OK && !EVP_Digest(strbuf_cstr(&all), all.n_bytes, out, NULL, EVP_sha256(), NULL))
+        rc = status_nomem(st, all.n_bytes);
+    strbuf_deinit(&all);
+    return rc;
 }

@@ -87,7 +87,8 @@ static int gather_values(const attend_args *a, const attend_ops *ops, int first,
             else
                 while (end < to && attn_row_sees(row, a->kind, a->chunk_begin + end)) end++;
             if (end > from)
-                runs[n++] = (value_run){attend_block(a, s) + a->v_offset + (size_t)(from + shift) * row_bytes, from, end - from};
+                runs[n++] = (value_run){attend_block(a, s) + a->v_offset + (size_t)(from + shift) * row_bytes, from,
+                                        end - from};
             from = end > from ? end : from + 1;
         }
     }
@@ -106,8 +107,8 @@ static void hide(const attend_args *a, const row_tile *t, int r, int begin, int 
 }
 
 /* Places [lo, hi) for n_rows rows from r on; row: whose mask counts, NULL = every one of them sees all. */
-static void add_values(const attend_args *a, const attend_ops *ops, const row_tile *t, int r, int n_rows, int lo, int hi,
-                       const attn_row *row)
+static void add_values(const attend_args *a, const attend_ops *ops, const row_tile *t, int r, int n_rows, int lo,
+                       int hi, const attn_row *row)
 {
     value_batch b;
     b.d_v = a->d_v;
@@ -121,8 +122,7 @@ static void add_values(const attend_args *a, const attend_ops *ops, const row_ti
 static void values(const attend_args *a, const attend_ops *ops, const row_tile *t)
 {
     bool common = t->dense_lo < t->dense_hi;
-    for (int r = 0; r < t->n; r++)
-        add_values(a, ops, t, r, 1, t->lo[r], common ? t->dense_lo : t->hi[r], t->row[r]);
+    for (int r = 0; r < t->n; r++) add_values(a, ops, t, r, 1, t->lo[r], common ? t->dense_lo : t->hi[r], t->row[r]);
     if (!common) return;
     add_values(a, ops, t, 0, t->n, t->dense_lo, t->dense_hi, NULL);
     for (int r = 0; r < t->n; r++) add_values(a, ops, t, r, 1, t->dense_hi, t->hi[r], t->row[r]);

@@ -62,7 +62,7 @@ typedef struct attn_row {
     int seq; /* from attn_plan_seq */
     int64_t lo, hi;
     int64_t sinks, exact_from; /* both 0 with an exact format; sinks <= exact_from, or exact_from is 0 */
-    const uint64_t *mask; /* borrowed until the last attn_run of the plan */
+    const uint64_t *mask;      /* borrowed until the last attn_run of the plan */
     int mask_n;
 } attn_row;
 
@@ -93,21 +93,21 @@ static inline bool attn_row_sees(const attn_row *row, attn_kind kind, int64_t in
 
 /* What one call of an attend kernel gets: query rows of one KV head against one chunk. */
 typedef struct attend_args {
-    const float *const *q;  /* [n_rows] rows of d_k floats, already scaled */
-    int n_rows;             /* 1..ATTEND_ROWS */
+    const float *const *q;      /* [n_rows] rows of d_k floats, already scaled */
+    int n_rows;                 /* 1..ATTEND_ROWS */
     int d_k, d_v, block_tokens; /* d_k, d_v multiples of 8 in 8..576; block_tokens a power of two in 8..256 */
-    float softcap;          /* 0 = none; else score = softcap * tanh(score / softcap) */
-    attn_kind kind;            /* of the chunk */
-    const attn_span *spans;    /* parts inside this chunk */
+    float softcap;              /* 0 = none; else score = softcap * tanh(score / softcap) */
+    attn_kind kind;             /* of the chunk */
+    const attn_span *spans;     /* parts inside this chunk */
     int n_spans;
-    const uint8_t *blocks;     /* block 0 of the kind's source; the others follow, block_bytes apart */
+    const uint8_t *blocks; /* block 0 of the kind's source; the others follow, block_bytes apart */
     size_t block_bytes;
-    size_t k_offset, v_offset; /* from a block's first byte to this layer's and KV head's K and V */
-    int64_t chunk_begin;    /* index of the chunk's first place */
+    size_t k_offset, v_offset;   /* from a block's first byte to this layer's and KV head's K and V */
+    int64_t chunk_begin;         /* index of the chunk's first place */
     const attn_row *const *rows; /* [n_rows] what each query row sees */
-    float *const *o;        /* [n_rows] out: d_v floats */
-    float *m, *l;           /* [n_rows] out */
-    float *scratch;         /* [n_rows][ATTN_CHUNK] */
+    float *const *o;             /* [n_rows] out: d_v floats */
+    float *m, *l;                /* [n_rows] out */
+    float *scratch;              /* [n_rows][ATTN_CHUNK] */
 } attend_args;
 
 static inline const uint8_t *attend_block(const attend_args *a, const attn_span *s)
@@ -128,8 +128,8 @@ typedef struct attn_source {
     const uint8_t *blocks;                /* block 0 */
     size_t block_bytes;
     int block_tokens;
-    size_t k_offset, v_offset;            /* of KV head 0 */
-    size_t k_head_stride, v_head_stride;  /* bytes from one KV head to the next */
+    size_t k_offset, v_offset;           /* of KV head 0 */
+    size_t k_head_stride, v_head_stride; /* bytes from one KV head to the next */
 } attn_source;
 
 /* A layer's K and V in each kind that its rows see, and how its scores are made. */

@@ -123,8 +123,7 @@ static void add_to_chunk(attn_plan *p, plan_seq *s, attn_span span)
     int64_t begin = span.index / ATTN_CHUNK * ATTN_CHUNK;
     const plan_chunk *last = &p->chunks[p->n_chunks - 1];
     if (!s->n_chunks || last->begin != begin || last->kind != (attn_kind)span.kind) {
-        p->chunks[p->n_chunks++] =
-            (plan_chunk){.begin = begin, .kind = (attn_kind)span.kind, .first_span = p->n_spans};
+        p->chunks[p->n_chunks++] = (plan_chunk){.begin = begin, .kind = (attn_kind)span.kind, .first_span = p->n_spans};
         s->n_chunks++;
     }
     plan_chunk *c = &p->chunks[p->n_chunks - 1];
