@@ -104,6 +104,7 @@ static server_config configure(const args *a)
     c.comment_interval_s = args_float(a, "keep-alive");
     c.allow_parse_special = args_flag(a, "allow-parse-special");
     c.vllm_metrics = strcmp(args_string(a, "metrics-names"), "vllm") == 0;
+    c.min_priority = (int)args_int(a, "min-priority");
     c.lenient = args_flag(a, "lenient");
     c.log = &log_to_stderr;
     return c;
@@ -269,6 +270,13 @@ static const option_spec options[] = {
      .kind = OPTION_STRING,
      .arg = "ORIGIN",
      .help = "pages of this origin may use the server (* = all pages)"},
+    {.name = "min-priority",
+     .kind = OPTION_INT,
+     .arg = "N",
+     .fallback = "0",
+     .min = -INT32_MAX,
+     .max = INT32_MAX,
+     .help = "least 'priority' of a request; lower numbers, which go first, are refused"},
     {.name = "lenient",
      .kind = OPTION_FLAG,
      .help =

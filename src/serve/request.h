@@ -40,6 +40,7 @@ typedef struct request_rules {
     const char *const *names;  /* of the model, NULL behind the last; NULL = any name will do */
     bool lenient;              /* fields that can't be obeyed are ignored */
     const char *chat_template; /* its source; NULL = none */
+    int min_priority;          /* lower ones, which would go first, are refused */
 } request_rules;
 
 /* One prompt of a completion: text, or ids where there is none. */

@@ -68,6 +68,11 @@ static int read_n_predict(request *r, const field *f, const json_t *v, api_error
 static int read_priority(request *r, const field *f, const json_t *v, api_error *e)
 {
     if (read_int(r, f, v, e)) return e->http_status;
+    if (r->params.priority < r->rules->min_priority)
+        return api_error_set(e, 400, "invalid_value", f->name,
+                             "'%s' must be at least %d here: lower numbers go first, and the server (--min-priority) "
+                             "lets nobody go before that",
+                             f->name, r->rules->min_priority);
     r->params.priority = -r->params.priority;
     return 0;
 }

@@ -36,6 +36,7 @@ typedef struct server_config {
     double comment_interval_s; /* of silence in a stream, before a comment is sent */
     int work_queue;            /* requests that wait to be read, small ones and large ones */
     bool vllm_metrics;
+    int min_priority;         /* that requests may ask for; lower numbers go first */
     bool lenient;             /* fields of requests that can't be obeyed are ignored, and named in a header */
     bool allow_parse_special; /* requests may name control tokens in their texts */
     const log_sink *log;      /* NULL = none */

@@ -99,7 +99,7 @@ CHAT_LOGPROBS = {"logprobs": boolean(where=(CHAT,)), "top_logprobs": integer(0, 
 
 @pytest.fixture(scope="module")
 def server():
-    with Server("--ctx", 256, "--kv-memory", "256M", "--alias", "other-name") as s:
+    with Server("--ctx", 256, "--kv-memory", "256M", "--alias", "other-name", "--min-priority", -2**31 + 1) as s:
         yield s
         assert s.complete("Still here")["choices"]  # after all of that
         s.idle()

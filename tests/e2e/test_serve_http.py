@@ -113,7 +113,7 @@ def test_bodies_of_many_clients_are_bounded_together(server):
 
 def test_only_what_is_needed_of_a_body_is_kept(server):
     """Its JSON takes many times the body's size: answers at work don't hold on to it."""
-    body = '{"prompt": "Once", "stop": ["never to be said"], "max_tokens": 1500, "ignore_eos": true, "more": [' + "{}," * 250_000 + "0]}"
+    body = '{"prompt": "Once", "stop": ["never to be said"], "max_tokens": 1500, "ignore_eos": true, "metadata": [' + "{}," * 250_000 + "0]}"
     sockets, memory = [], []
     for _ in range(8):
         sockets.append(server.connect())

@@ -200,6 +200,13 @@ static void lower_priorities_go_first(void **state)
     assert_int_equal(r.params.priority, -2147483647);
     request_deinit(&r);
     assert_refused(REQUEST_COMPLETION, COMPLETION("\"priority\": -2147483648"), "priority", "invalid_value");
+    assert_refused(REQUEST_COMPLETION, COMPLETION("\"priority\": -1"), "priority", "invalid_value");
+    const request_rules generous = {.n_vocab = 100, .min_priority = -5};
+    assert_int_equal(parse(&r, REQUEST_COMPLETION, &generous, COMPLETION("\"priority\": -5"), &e), 0);
+    assert_int_equal(r.params.priority, 5);
+    request_deinit(&r);
+    assert_int_equal(parse(&r, REQUEST_COMPLETION, &generous, COMPLETION("\"priority\": -6"), &e), 400);
+    request_deinit(&r);
 }
 
 static void every_field_is_in_the_manual(void **state)
