@@ -2,6 +2,7 @@
 
 #include <assert.h>
 
+#include "base/clock.h"
 #include "base/machine.h"
 #include "base/mem.h"
 #include "engine/engine_state.h"
@@ -99,6 +100,7 @@ int engine_new(engine **out, const model *m, threads *team, const engine_config 
     if (e->max_running > e->max_sessions) e->max_running = e->max_sessions;
     if (e->max_running > MAX_RUNNING) e->max_running = MAX_RUNNING;
     e->reserve = c->reserve;
+    e->clock = c->clock ? c->clock : clock_ns;
     e->pace.target_s = c->itl_target_s;
     if (e->chunk < e->max_running) e->chunk = e->max_running; /* every running session gets its row in every step */
     kv_groups_init(&e->groups, &m->params);

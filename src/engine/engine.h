@@ -40,6 +40,7 @@ typedef struct engine_config {
     double itl_target_s;      /* shrink prompts' chunks so that running answers get a token this often; 0 = don't */
     const evict_policy *evict; /* NULL = lru */
     bool no_sharing;          /* for comparison: no prefix is shared or kept */
+    int64_t (*clock)(void);   /* nanoseconds that deadlines, pins and pace go by; NULL = clock_ns */
     bool reserve;             /* for comparison: admission sets aside blocks for prompt + max_tokens; with no_sharing */
 } engine_config;
 
@@ -163,7 +164,7 @@ int engine_n_active(const engine *e);
 /* Keeps what the cache has of a prefix for some time: it is not evicted while running answers can do without its
  * blocks. *n_pinned: tokens, of full blocks; 0 makes no pin. ST_LIMIT when there are too many pins. */
 int engine_pin(engine *e, uint64_t salt, const int32_t *ids, size_t n, double seconds, int64_t *n_pinned, status *st);
-/* Lets go of pins that have run out, as each step does. When the next one does (clock_ns); 0: there is none. */
+/* Lets go of pins that have run out, as each step does. When the next one does, by the clock; 0: there is none. */
 int64_t engine_expire_pins(engine *e);
 
 typedef struct engine_stats {

@@ -23,6 +23,7 @@ struct engine {
     int context, chunk, max_sessions, n_sessions, max_running, n_running;
     session *sessions; /* those begun, by priority, then by age: the order of service; idle ones anywhere */
     bool reserve;
+    int64_t (*clock)(void); /* the only clock of what decides; times that are only told come from it as well */
     pace pace;
     pin pins[MAX_PINS];
     int n_pins;

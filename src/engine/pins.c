@@ -1,4 +1,3 @@
-#include "base/clock.h"
 #include "engine/engine_state.h"
 
 static void drop(engine *e, int i)
@@ -16,7 +15,7 @@ void engine_unpin(engine *e, int64_t now_ns)
 int64_t engine_expire_pins(engine *e)
 {
     int64_t next = 0;
-    engine_unpin(e, clock_ns());
+    engine_unpin(e, e->clock());
     for (int i = 0; i < e->n_pins; i++)
         if (!next || e->pins[i].until_ns < next) next = e->pins[i].until_ns;
     return next;
@@ -30,7 +29,7 @@ int engine_pin(engine *e, uint64_t salt, const int32_t *ids, size_t n, double se
         return status_set(st, ST_ARG, STATUS_NO_POS, "a pin of %g seconds can't be; more than 0 and at most %d",
                           seconds, MAX_SECONDS);
     int64_t b = kv_cache_block_tokens(e->cache), full = kv_cache_match(e->cache, salt, ids, (int64_t)n, NULL) / b * b;
-    pin p = {.until_ns = clock_ns() + (int64_t)(seconds * 1e9)};
+    pin p = {.until_ns = e->clock() + (int64_t)(seconds * 1e9)};
     *n_pinned = 0;
     if (full == 0) return ST_OK;
     if (kv_seq_new(&p.seq, e->cache, st)) return st->code;

@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "engine/engine_state.h"
 
@@ -189,7 +188,7 @@ static void begin(session *s)
     s->n_reported = s->params.prompt_logprobs ? 1 : s->n_prompt;
     s->pending_at_start = s->n_prompt;
     s->progress = 0;
-    s->start_ns = clock_ns();
+    s->start_ns = s->e->clock();
     s->admitted_ns = s->first_ns = 0;
     s->deadline_ns = s->params.deadline_s > 0 ? s->start_ns + (int64_t)(s->params.deadline_s * 1e9) : 0;
     s->begun = true;
@@ -245,7 +244,7 @@ void session_admitted(session *s, int64_t found)
 {
     engine_stats *stats = &s->e->stats;
     if (s->admitted_ns) return;
-    s->admitted_ns = clock_ns();
+    s->admitted_ns = s->e->clock();
     s->stats.queue_s = (double)(s->admitted_ns - s->start_ns) * 1e-9;
     s->stats.reused_tokens = found < s->n_prompt ? found : s->n_prompt;
     s->pending_at_start = s->n_prompt - s->stats.reused_tokens;
@@ -400,7 +399,7 @@ static void make_text(session *s, int32_t id, bool has_text)
 
 static void count_time(session *s)
 {
-    int64_t now = clock_ns();
+    int64_t now = s->e->clock();
     if (!s->first_ns) {
         s->first_ns = now;
         s->stats.first_token_s = (double)(now - s->start_ns) * 1e-9;

@@ -2,7 +2,6 @@
 #include <float.h>
 #include <math.h>
 
-#include "base/clock.h"
 #include "engine/engine_state.h"
 #include "engine/schedule.h"
 #include "engine/session.h"
@@ -99,7 +98,7 @@ static void tell_progress(session *s)
 
 int engine_step(engine *e, status *st)
 {
-    int64_t start = clock_ns();
+    int64_t start = e->clock();
     expire(e, start);
     end_finished(e); /* those that were cancelled too: their room is free from here on */
     schedule_step(e, start);
@@ -107,7 +106,7 @@ int engine_step(engine *e, status *st)
     if (e->n_rows) {
         forward_io io = {.layer_end = e->model->params.n_layers, .on_logits = take_logits, .user = e};
         rc = run_batch(e, &io, st);
-        if (!rc) pace_learn(&e->pace, e->n_decoding, e->n_rows - e->n_decoding, (double)(clock_ns() - start) * 1e-9);
+        if (!rc) pace_learn(&e->pace, e->n_decoding, e->n_rows - e->n_decoding, (double)(e->clock() - start) * 1e-9);
         e->stats.steps++;
         e->stats.computed_rows += (uint64_t)e->n_rows;
     }

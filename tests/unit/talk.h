@@ -17,6 +17,14 @@
 
 #define TALK_TOKENS 512
 
+/* A clock that tests set: engine_config.clock. */
+static int64_t talk_ns = 1000000000;
+
+static inline int64_t talk_clock(void)
+{
+    return talk_ns;
+}
+
 typedef struct talk {
     session *s;
     int32_t tokens[TALK_TOKENS];

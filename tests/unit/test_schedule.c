@@ -314,7 +314,7 @@ static void deadlines_and_cancels_free_within_a_step(void **state)
     talk_world *w = *state;
     int32_t ids[100];
     tiny_ids(ids, 100, 1);
-    engine *e = talk_engine(w->gemma, w->team, (engine_config){.context = 200, .n_sessions = 3});
+    engine *e = talk_engine(w->gemma, w->team, (engine_config){.context = 200, .n_sessions = 3, .clock = talk_clock});
     talk k[3];
     for (int j = 0; j < 3; j++) talk_open(&k[j], e);
     generate_params p = sampled(60, 1);
@@ -324,13 +324,20 @@ static void deadlines_and_cancels_free_within_a_step(void **state)
     session_cancel(k[2].s);
     talk_step(e);
     assert_int_equal(k[0].n_finished + k[2].n_finished, 2);
-    p.deadline_s = 1e-9;
+    p.deadline_s = 5;
     talk_start(&k[0], ids, 100, &p);
     talk_start(&k[2], ids, 100, &p);
+    int said = k[0].n;
+    while (k[0].n < said + 3) talk_step(e);
+    talk_ns += 4999999999; /* not yet */
+    talk_step(e);
+    assert_int_equal(k[0].n, said + 4);
+    said = k[0].n;
+    talk_ns++;
     talk_step(e);
     assert_int_equal(session_finish(k[0].s), FINISH_TIMEOUT);
     assert_int_equal(session_finish(k[2].s), FINISH_TIMEOUT);
-    assert_int_equal(k[0].n, 0);
+    assert_int_equal(k[0].n, said);
     session_cancel(k[1].s);
     talk_step(e);
     assert_int_equal(engine_n_active(e), 0);
@@ -389,24 +396,25 @@ static void pins_run_out_without_a_step(void **state)
     talk_world *w = *state;
     int32_t ids[80];
     tiny_ids(ids, 80, 1);
-    engine *e = talk_engine(w->llama, w->team, (engine_config){.context = 200, .n_sessions = 1});
+    engine *e = talk_engine(w->llama, w->team, (engine_config){.context = 200, .n_sessions = 1, .clock = talk_clock});
     const pool *blocks = kv_cache_pool(engine_cache(e), 0);
     talk k;
     talk_open(&k, e);
     generate_params p = talk_params(2);
     assert_int_equal(engine_expire_pins(e), 0);
-    p.pin_s = 1e-9;
+    p.pin_s = 3;
     talk_answer(&k, e, ids, 80, &p);
+    talk_ns += 2999999999;
+    assert_int_equal(engine_expire_pins(e), talk_ns + 1);
     assert_int_equal(pool_count(blocks).in_use, 5);
+    talk_ns++;
     assert_int_equal(engine_expire_pins(e), 0);
     assert_int_equal(pool_count(blocks).in_use, 0);
-    int64_t now = clock_ns();
     for (int i = 0; i < 2; i++) { /* the later one ends first */
         p.pin_s = i ? 1000 : 2000;
         talk_answer(&k, e, ids, 80, &p);
     }
-    int64_t next = engine_expire_pins(e);
-    assert_true(next > now + (int64_t)900e9 && next < now + (int64_t)1900e9);
+    assert_int_equal(engine_expire_pins(e), talk_ns + (int64_t)1000e9);
     assert_int_equal(pool_count(blocks).in_use, 5);
     session_free(k.s);
     engine_free(e);
