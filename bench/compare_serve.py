@@ -3,8 +3,8 @@
 
     bench/compare_serve.py --peer "llama=llama-server -m FILE -c 32768 --parallel 16 -t 2 -fa on --port {port}"
 
-In each round every server is started, warmed up by one short request, given each workload, and ended. The workloads (greedy, streamed,
-always of full length, the same for everybody):
+In each round every server is started, warmed up by one short request, given each workload, and ended. The workloads (streamed, always of
+full length, the same for everybody; greedy, or drawn from the whole vocabulary at --temperature):
 
   mix      prompts of 50 to 700 words, 16 to 96 tokens out, all different, from --clients clients
   agents   one prompt of 1,500 words in front of 60 words of each request's own, 32 tokens out
@@ -46,8 +46,10 @@ def percentile(values, p):
 class Load:
     """One workload on one server: what came, and when."""
 
-    def __init__(self, url, model):
-        self.url, self.model = url + "/v1/completions", model
+    def __init__(self, url, a):
+        self.url, self.model = url + "/v1/completions", a.model
+        # Other servers filter by default: what OpenAI has no field for is turned off in theirs.
+        self.sampling = {"temperature": a.temperature, "top_p": 1, "top_k": 0, "min_p": 0, "seed": a.seed}
         self.reset()
 
     def reset(self):
@@ -55,8 +57,8 @@ class Load:
         self.tokens, self.first, self.gaps, self.errors = 0, [], [], []
 
     async def ask(self, client, prompt, n):
-        body = {"model": self.model, "prompt": prompt, "max_tokens": n, "temperature": 0, "stream": True, "ignore_eos": True,
-                "stream_options": {"include_usage": True}}
+        body = {"model": self.model, "prompt": prompt, "max_tokens": n, "stream": True, "ignore_eos": True,
+                "stream_options": {"include_usage": True}, **self.sampling}
         begin, last, parts = time.perf_counter(), None, []
         try:
             async with client.post(self.url, json=body) as response:
@@ -107,9 +109,9 @@ async def measure(url, a):
     """Figures by workload."""
     found = {}
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=3600), connector=aiohttp.TCPConnector(limit=0)) as client:
-        await Load(url, a.model).ask(client, "warm up", 4)
+        await Load(url, a).ask(client, "warm up", 4)
         for work in a.work:
-            load = Load(url, a.model)
+            load = Load(url, a)
             await getattr(load, work)(client, random.Random(a.seed), a)
             found[work] = load.figures()
     return found
@@ -157,6 +159,7 @@ def table(rounds, names, a):
             print(f"| {work} | {name} | {middle(name, work, 'tok_s'):.1f} | {middle(name, work, 'ttft_p50'):.2f} | "
                   f"{middle(name, work, 'itl_p50'):.3f} / {middle(name, work, 'itl_p99'):.3f} | "
                   f"{sum(r[name][work]['errors'] for r in rounds)} | {faster} | {slower} |")
+    print(f"\n{a.clients} clients, {f'temperature {a.temperature:g}, unfiltered' if a.temperature else 'greedy'}")
 
 
 def main():
@@ -168,7 +171,8 @@ def main():
     p.add_argument("--work", action="append", choices=["mix", "agents", "chat"], help="default: all three")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--clients", type=int, default=16)
-    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--temperature", type=float, default=0, help="0 = greedy")
+    p.add_argument("--seed", type=int, default=1, help="of prompts, lengths and draws")
     p.add_argument("--port", type=int, default=8399)
     p.add_argument("--json", metavar="FILE", help="every round's figures")
     a = p.parse_args()

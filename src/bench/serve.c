@@ -151,10 +151,17 @@ static void write_prompt(const driver *d, const work_item *item)
 static generate_params params_of(const driver *d, const work_item *item)
 {
     generate_params p = {.sampling = sampler_defaults(), .max_tokens = -1, .ignore_eos = true, .n_logprobs = -1};
-    bool drawn = item->n_branches > 1;
-    p.sampling.temperature = drawn ? 1 : 0;
+    p.sampling.temperature = d->c->temperature;
     p.sampling.seed = d->c->seed;
-    if (drawn) p.n_logprobs = 0; /* the branches are ranked */
+    if (d->c->temperature > 0) { /* nothing is filtered, as by OpenAI's defaults */
+        p.sampling.top_k = 0;
+        p.sampling.top_p = 1;
+        p.sampling.min_p = 0;
+    }
+    if (item->n_branches > 1) {
+        if (d->c->temperature == 0) p.sampling.temperature = 1; /* greedy branches would all be the same */
+        p.n_logprobs = 0;                                       /* they are ranked */
+    }
     return p;
 }
 

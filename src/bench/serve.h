@@ -33,7 +33,8 @@ typedef struct serve_config {
     int clients;
     double rate; /* 0 = closed loop */
     double slo_ttft_s, slo_tpot_s;
-    uint64_t seed; /* of what is drawn in trees */
+    float temperature; /* 0 = greedy, but for the branches of trees */
+    uint64_t seed;     /* of what is drawn */
 } serve_config;
 
 /* Half, 9 and 99 of 10 and 100 of the values lie at or below. */

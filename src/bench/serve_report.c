@@ -45,9 +45,9 @@ static void json_result(const serve_result *r)
 void serve_print_json(const serve_report *p)
 {
     printf("{\"kv\": \"%s\", \"threads\": %d, \"block_tokens\": %d, \"scale\": %g, \"clients\": %d, \"rate\": %g, "
-           "\"seed\": %llu, \"slo_ttft_ms\": %g, \"slo_tpot_ms\": %g, \"itl_target_ms\": %g, \"runs\": [",
-           p->kv, p->threads, p->block_tokens, p->scale, p->c.clients, p->c.rate, (unsigned long long)p->c.seed,
-           p->c.slo_ttft_s * 1e3, p->c.slo_tpot_s * 1e3, p->itl_target_s * 1e3);
+           "\"temperature\": %g, \"seed\": %llu, \"slo_ttft_ms\": %g, \"slo_tpot_ms\": %g, \"itl_target_ms\": %g, \"runs\": [",
+           p->kv, p->threads, p->block_tokens, p->scale, p->c.clients, p->c.rate,
+           (double)p->c.temperature, (unsigned long long)p->c.seed, p->c.slo_ttft_s * 1e3, p->c.slo_tpot_s * 1e3, p->itl_target_s * 1e3);
     for (int i = 0; i < p->n; i++) {
         printf(i ? ",\n " : "\n ");
         json_result(&p->results[i]);
@@ -100,6 +100,8 @@ void serve_print_markdown(const serve_report *p)
     printf("\n%d threads, %s cache in blocks of %d tokens; ", p->threads, p->kv, p->block_tokens);
     if (p->c.rate > 0) printf("%g arrivals/s; ", p->c.rate);
     else printf("%d clients; ", p->c.clients);
+    if (p->c.temperature > 0) printf("temperature %g, unfiltered; ", (double)p->c.temperature);
+    else printf("greedy; ");
     printf(
         "times are p50 / p90 / p99; goodput: answers/s with the first token within %g ms and the others every %g ms\n",
         p->c.slo_ttft_s * 1e3, p->c.slo_tpot_s * 1e3);

@@ -46,6 +46,7 @@ static plan read_plan(const args *a)
                         .rate = args_float(a, "rate"),
                         .slo_ttft_s = args_float(a, "slo-ttft") * 1e-3,
                         .slo_tpot_s = args_float(a, "slo-tpot") * 1e-3,
+                        .temperature = (float)args_float(a, "temperature"),
                         .seed = (uint64_t)args_int(a, "seed")}};
     choose(p.works, WORK_KINDS, work_at, a, "work");
     choose(p.baselines, SERVE_BASELINES, baseline_at, a, "baseline");
@@ -147,7 +148,9 @@ static const option_spec options[] = {
      .help = "requests at once"},
     {.name = "rate", .kind = OPTION_FLOAT, .arg = "R", .fallback = "0", .min = 0, .max = 1e6,
      .help = "arrivals per second (Poisson) instead of clients; 0 = clients"},
-    {.name = "seed", .kind = OPTION_INT, .arg = "N", .fallback = "1", .help = "of tokens, lengths and arrivals"},
+    {.name = "seed", .kind = OPTION_INT, .arg = "N", .fallback = "1", .help = "of tokens, lengths, arrivals and draws"},
+    {.name = "temperature", .kind = OPTION_FLOAT, .arg = "T", .fallback = "0", .min = 0, .max = 100,
+     .help = "draw from the whole vocabulary, unfiltered; 0 = greedy"},
     {.name = "scale", .kind = OPTION_FLOAT, .arg = "F", .fallback = "1", .min = 0.001, .max = 100,
      .help = "all lengths times that"},
     {.name = "prompt", .kind = OPTION_INT, .arg = "N", .fallback = "256", .min = 1, .max = 1 << 20,
@@ -182,7 +185,8 @@ const command cmd_bench_serve = {
         "published with PagedAttention (prompts 161 tokens, answers 338, together at most 2048); 'agents', a prompt of "
         "5000 tokens that all share and 60 of their own each, answers of 32; 'chat', conversations of four turns, each "
         "of 80 more tokens (the first of 200) after all that was said, answers of 48; 'tree', thoughts of 32 tokens "
-        "over a prompt of 512: four, then four after each of the best two, then four after the best of each.\n\n"
+        "over a prompt of 512: four, then four after each of the best two, then four after the best of each. Answers are "
+        "greedy unless --temperature is given; thoughts are drawn in any case, at 1 by default.\n\n"
         "Caches: 'shared', the default one; 'paged', blocks without any sharing of prefixes; 'contiguous', the same, "
         "and a request enters when its whole context can be set aside for it, as where a sequence needs one piece of "
         "memory. Every request may use the whole context as far as the engine knows; the load ends it after its "

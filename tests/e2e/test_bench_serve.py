@@ -52,6 +52,16 @@ def test_figures_hang_together(runs):
         assert r["hit_rate"] == pytest.approx(r["reused_tokens"] / r["prompt_tokens"], abs=1e-4)
 
 
+def test_temperature_is_named_and_draws(runs):
+    """Drawn answers are others than greedy ones, and the same again, however many threads and clients there are."""
+    drawn = serve(*SMALL, "--work", "mix", "-b", "shared", "--temperature", "1", "--threads", "2")
+    again = serve(*SMALL, "--work", "mix", "-b", "paged", "--temperature", "1", "--threads", "1", "--clients", "3")
+    assert drawn["temperature"] == 1 and serve(*SMALL, "-b", "shared")["temperature"] == 0
+    assert drawn["runs"][0]["hash"] == again["runs"][0]["hash"] != runs["mix", "shared"]["hash"]
+    tail = works("bench", "serve", SMOLLM, *SMALL, "-b", "shared", "--temperature", "0.7").stdout.splitlines()[-1]
+    assert "; temperature 0.7, unfiltered; " in tail
+
+
 def test_what_sharing_is_worth(runs):
     for (work, cache), r in runs.items():
         assert (r["reused_tokens"] > 0) == (cache == "shared" and work in ("agents", "chat", "tree")), (work, cache)
@@ -110,7 +120,7 @@ def test_the_table():
     text = works("bench", "serve", SMOLLM, "--scale", "0.05", "-n", "4", "-w", "fixed").stdout
     for cache in CACHES:
         assert text.count(f"| fixed | {cache} |") == 2
-    assert "goodput" in text and text.startswith("| work | cache |")
+    assert "goodput" in text and "; greedy; " in text and text.startswith("| work | cache |")
 
 
 def test_bad_command_lines():
