@@ -1,20 +1,30 @@
 #include "engine/candidates.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/half.h"
 #include "base/mem.h"
 
-bool candidates_init(candidates *s, int n_vocab)
+#define FIRST_SPANS 8 /* ranked at first: what reaches the largest of the eighth span, so eight at least */
+#define MOST_SPANS 128 /* then of four times as many, up to this; then counts decide */
+#define BUCKETS 1024
+
+bool candidates_init(candidates *s, const kernels *ks, int n_vocab)
 {
     size_t n = (size_t)n_vocab;
-    *s = (candidates){.c = mem_array(n, sizeof *s->c),
+    int n_spans = (n_vocab + SPAN - 1) / SPAN;
+    *s = (candidates){.ks = ks,
+                      .c = mem_array(n, sizeof *s->c),
                       .other = mem_array(n, sizeof *s->other),
+                      .count = mem_array(BUCKETS, sizeof *s->count),
+                      .spans = mem_array((size_t)n_spans, sizeof *s->spans),
                       .weight = mem_array(n, sizeof *s->weight),
                       .logit = mem_array(n, sizeof *s->logit),
-                      .n_vocab = n_vocab};
-    if (s->c && s->other && s->weight && s->logit) return true;
+                      .n_vocab = n_vocab,
+                      .n_spans = n_spans};
+    if (s->c && s->other && s->count && s->spans && s->weight && s->logit) return true;
     candidates_deinit(s);
     return false;
 }
@@ -23,6 +33,8 @@ void candidates_deinit(candidates *s)
 {
     mem_free(s->c);
     mem_free(s->other);
+    mem_free(s->count);
+    mem_free(s->spans);
     mem_free(s->weight);
     mem_free(s->logit);
     *s = (candidates){0};
@@ -47,61 +59,114 @@ static uint32_t by_token(candidate c)
 }
 
 /* Stable radix sort, ascending by key: equal keys keep their order. */
-static void sort(candidates *s, uint32_t (*key)(candidate))
+static void sort(candidate *c, candidate *other, int n, uint32_t (*key)(candidate))
 {
-    for (int shift = 0; shift < 32; shift += 8) {
+    for (int shift = 0; shift < 32; shift += 8) { /* an even number of times: the last one ends in c */
         int start[257] = {0};
-        for (int i = 0; i < s->n; i++) start[(key(s->c[i]) >> shift & 0xFF) + 1]++;
+        for (int i = 0; i < n; i++) start[(key(c[i]) >> shift & 0xFF) + 1]++;
         for (int b = 0; b < 256; b++) start[b + 1] += start[b];
-        for (int i = 0; i < s->n; i++) s->other[start[key(s->c[i]) >> shift & 0xFF]++] = s->c[i];
-        candidate *t = s->c;
-        s->c = s->other;
-        s->other = t;
+        for (int i = 0; i < n; i++) other[start[key(c[i]) >> shift & 0xFF]++] = c[i];
+        candidate *t = c;
+        c = other;
+        other = t;
     }
 }
 
-/* a is less likely than b. */
-static bool behind(candidate a, candidate b)
+static void rank_all(candidates *s)
 {
-    uint32_t ka = descending_key(a.logit), kb = descending_key(b.logit);
-    return ka != kb ? ka > kb : a.token > b.token;
+    if (s->n_ranked == s->n) return;
+    for (int i = 0; i < s->n_vocab; i++) s->c[i] = (candidate){i, s->logits[i]};
+    sort(s->c, s->other, s->n_vocab, by_logit);
+    s->n_ranked = s->n;
 }
 
-static void sift_down(candidate *heap, int n, int i)
+/* How far to rank: so many, and until the weights at this temperature, as far as counts tell, come to that mass. */
+typedef struct goal {
+    int n;
+    double mass;
+    float temperature;
+} goal;
+
+/* Counts logits by how far below the largest they are; the last bucket takes the rest. */
+static void count_buckets(candidates *s)
 {
-    for (int child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && behind(heap[child + 1], heap[child])) child++;
-        if (!behind(heap[child], heap[i])) return;
-        candidate t = heap[i];
-        heap[i] = heap[child];
-        heap[child] = t;
+    float top = s->spans[0].logit;
+    s->width = (top - s->least) / 64;
+    memset(s->count, 0, BUCKETS * sizeof *s->count);
+    if (s->width <= 0) return;
+    float per_width = 1 / s->width;
+    for (int i = 0; i < s->n_vocab; i++) {
+        float b = (top - s->logits[i]) * per_width;
+        s->count[b < BUCKETS - 1 ? (int)b : BUCKETS - 1]++;
     }
 }
 
-/* The k best, in a heap whose root is the worst of them. */
-static void select_top(candidates *s, const float *logits, int k)
+/* The next lower "least": the largest of the spans that come next; later what the counts say. -INFINITY: all. */
+static float next_least(candidates *s, const goal *until)
 {
-    for (int i = 0; i < k; i++) s->c[i] = (candidate){i, logits[i]};
-    for (int i = k / 2 - 1; i >= 0; i--) sift_down(s->c, k, i);
-    for (int i = k; i < s->n_vocab; i++) {
-        candidate c = {i, logits[i]};
-        if (!behind(s->c[0], c)) continue;
-        s->c[0] = c;
-        sift_down(s->c, k, 0);
+    if (s->n_open < s->n_spans && s->n_open < MOST_SPANS) {
+        s->n_open = s->n_open ? 4 * s->n_open : FIRST_SPANS;
+        if (s->n_open > s->n_spans) s->n_open = s->n_spans;
+        float least = s->spans[s->n_open - 1].logit;
+        while (s->n_open < s->n_spans && s->spans[s->n_open].logit == least) s->n_open++;
+        return least;
     }
-    for (int n = k; n > 1; n--) { /* the worst goes to the end */
-        candidate t = s->c[0];
-        s->c[0] = s->c[n - 1];
-        s->c[n - 1] = t;
-        sift_down(s->c, n - 1, 0);
+    if (!s->counted) count_buckets(s);
+    s->counted = true;
+    int64_t n = 0;
+    double mass = 0;
+    for (int b = 0; b < BUCKETS - 1; b++) {
+        n += s->count[b];
+        mass += s->count[b] * exp(-(b + 0.5) * s->width / until->temperature);
+        float least = s->spans[0].logit - (float)(b + 1) * s->width;
+        if (n >= until->n && mass >= until->mass && least < s->least) return least;
     }
-    s->n = k;
+    return -INFINITY;
 }
 
+/* Ranks those that come next, if there are any before the next least. */
+static void rank_more(candidates *s, const goal *until)
+{
+    int begin = s->n_ranked, end = begin;
+    float below = begin ? s->least : INFINITY, least = next_least(s, until);
+    if (least == -INFINITY) {
+        rank_all(s);
+        return;
+    }
+    for (int g = 0; g < s->n_spans; g++) {
+        if (s->span_max[g] < least) continue;
+        int last = (g + 1) * SPAN < s->n_vocab ? (g + 1) * SPAN : s->n_vocab;
+        for (int i = g * SPAN; i < last; i++)
+            if (s->logits[i] >= least && s->logits[i] < below) s->c[end++] = (candidate){i, s->logits[i]};
+    }
+    sort(s->c + begin, s->other, end - begin, by_logit);
+    s->least = least;
+    s->n_ranked = end;
+}
+
+void candidates_take(candidates *s, const float *logits, const float *span_max, int k)
+{
+    s->logits = logits;
+    s->span_max = span_max;
+    s->n = s->n_vocab;
+    s->n_ranked = s->n_open = 0;
+    s->counted = false;
+    if (span_max) {
+        for (int g = 0; g < s->n_spans; g++) s->spans[g] = (candidate){g, span_max[g]};
+        sort(s->spans, s->other, s->n_spans, by_logit);
+    }
+    if (!span_max || s->spans[0].logit == -INFINITY) rank_all(s);
+    else rank_more(s, NULL);
+    if (k <= 0) return;
+    while (s->n_ranked < k) rank_more(s, &(goal){k, 0, 1});
+    s->n = s->n_ranked = k;
+}
+
+/* The weights of the ranked, and their sum. */
 static double weigh(candidates *s, float temperature)
 {
     double sum = 0, largest = s->c[0].logit;
-    for (int i = 0; i < s->n; i++) {
+    for (int i = 0; i < s->n_ranked; i++) {
         double d = s->c[i].logit - largest;
         s->weight[i] = d == d ? exp(d / temperature) : i == 0; /* the first of equal infinities weighs 1 */
         sum += s->weight[i];
@@ -109,19 +174,55 @@ static double weigh(candidates *s, float temperature)
     return sum;
 }
 
-void candidates_take(candidates *s, const float *logits, int k)
+/* What the sum of the weights of all in play, added up in their order, lies between. */
+typedef struct bounds {
+    double low, high;
+} bounds;
+
+/* Weighs. While not all are ranked, the whole row is in play: the sum is the kernel's, which is within 1e-11 of the true
+ * one; n additions of positive numbers are within n * 2^-53 of it, and as much again is for the exponentials' own
+ * rounding. */
+static bounds sum_of_weights(candidates *s, float temperature)
 {
-    if (k > 0 && k < s->n_vocab) {
-        select_top(s, logits, k);
-        return;
+    double sum = weigh(s, temperature);
+    if (s->n_ranked == s->n) return (bounds){sum, sum};
+    assert(s->n == s->n_vocab);
+    sum = s->ks->sum_exp(s->logits, s->n_vocab, s->c[0].logit, 1.0 / temperature);
+    double off = sum * (1e-11 + s->n_vocab * 0x1p-52);
+    return (bounds){sum - off, sum + off};
+}
+
+/* Weighs after more have been ranked. */
+static void weigh_more(candidates *s, float temperature, bounds *sum)
+{
+    double ranked = weigh(s, temperature);
+    if (s->n_ranked == s->n) *sum = (bounds){ranked, ranked};
+}
+
+/* How many of the most likely it takes until their weights, added up, reach that share of the sum of all (beyond: are
+ * more than it); 0 where all together don't. Those are ranked. */
+static int reach(candidates *s, float temperature, double share, bool beyond)
+{
+    bounds sum = sum_of_weights(s, temperature);
+    for (;;) {
+        double mass = 0, low = share * sum.low, high = share * sum.high;
+        int n = 0;
+        bool there = false;
+        while (n < s->n_ranked && !there) {
+            mass += s->weight[n++];
+            there = beyond ? mass > low : mass >= low;
+        }
+        if (there && (beyond ? mass > high : mass >= high)) return n;
+        if (s->n_ranked == s->n) return 0;
+        if (there) rank_all(s);
+        else rank_more(s, &(goal){2 * s->n_ranked, high, temperature});
+        weigh_more(s, temperature, &sum);
     }
-    for (int i = 0; i < s->n_vocab; i++) s->c[i] = (candidate){i, logits[i]};
-    s->n = s->n_vocab;
-    sort(s, by_logit);
 }
 
 void candidates_typical(candidates *s, float p)
 {
+    rank_all(s);
     double sum = weigh(s, 1), entropy = 0;
     for (int i = 0; i < s->n; i++)
         if (s->weight[i] > 0) entropy -= s->weight[i] / sum * log(s->weight[i] / sum);
@@ -132,48 +233,66 @@ void candidates_typical(candidates *s, float p)
         double surprise = s->weight[i] > 0 ? -log(s->weight[i] / sum) : INFINITY;
         s->c[i].logit = (float)-fabs(surprise - entropy);
     }
-    sort(s, by_logit);
+    sort(s->c, s->other, s->n, by_logit);
     double mass = 0;
     int n = 0;
     while (n < s->n && (n == 0 || mass < p)) mass += exp((double)s->logit[s->c[n++].token] - largest) / sum;
-    s->n = n;
+    s->n = s->n_ranked = n;
     for (int i = 0; i < n; i++) s->c[i].logit = s->logit[s->c[i].token];
-    sort(s, by_token);
-    sort(s, by_logit);
+    sort(s->c, s->other, n, by_token);
+    sort(s->c, s->other, n, by_logit);
 }
 
 void candidates_top_p(candidates *s, float p)
 {
-    double sum = weigh(s, 1), mass = 0;
-    int n = 0;
-    while (n < s->n && (n == 0 || mass < p * sum)) mass += s->weight[n++];
-    s->n = n;
+    int n = reach(s, 1, p, false);
+    if (n) s->n = s->n_ranked = n;
 }
 
 void candidates_min_p(candidates *s, float p)
 {
-    weigh(s, 1);
-    int n = 1;
-    while (n < s->n && s->weight[n] >= p * s->weight[0]) n++;
-    s->n = n;
+    for (;;) {
+        weigh(s, 1);
+        int n = 1;
+        while (n < s->n_ranked && s->weight[n] >= p * s->weight[0]) n++;
+        if (n == s->n_ranked && n < s->n) {
+            rank_more(s, &(goal){4 * s->n_ranked, 0, 1});
+            continue;
+        }
+        s->n = s->n_ranked = n;
+        return;
+    }
+}
+
+/* How many of the ranked have at least that weight, and some. */
+static int count_from(const candidates *s, double weight)
+{
+    int n = 0;
+    while (n < s->n_ranked && s->weight[n] > 0 && s->weight[n] >= weight) n++;
+    return n;
 }
 
 void candidates_xtc(candidates *s, float threshold)
 {
-    double sum = weigh(s, 1);
-    int above = 0;
-    while (above < s->n && s->weight[above] > 0 && s->weight[above] >= threshold * sum) above++;
+    bounds sum = sum_of_weights(s, 1);
+    int above;
+    for (;;) {
+        above = count_from(s, threshold * sum.low);
+        bool sure = above == count_from(s, threshold * sum.high);
+        if (s->n_ranked == s->n || (sure && above < s->n_ranked)) break;
+        if (!sure) rank_all(s);
+        else rank_more(s, &(goal){4 * s->n_ranked, 0, 1});
+        weigh_more(s, 1, &sum);
+    }
     if (above < 2) return;
+    rank_all(s); /* the bounds hold for a whole row */
     memmove(s->c, s->c + above - 1, (size_t)(s->n - above + 1) * sizeof *s->c);
     s->n -= above - 1;
+    s->n_ranked = s->n;
 }
 
 int32_t candidates_draw(candidates *s, float temperature, double u)
 {
-    double target = u * weigh(s, temperature), mass = 0;
-    for (int i = 0; i < s->n; i++) {
-        mass += s->weight[i];
-        if (target < mass) return s->c[i].token;
-    }
-    return s->c[0].token;
+    int n = reach(s, temperature, u, true);
+    return s->c[n ? n - 1 : 0].token;
 }

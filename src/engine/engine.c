@@ -64,11 +64,21 @@ static int make_forward(engine *e, const engine_config *c, status *st)
                         .max_seqs = e->max_running,
                         .max_drafts = FORWARD_MAX_DRAFTS,
                         .max_logit_rows = logit_rows < FORWARD_MAX_LOGIT_ROWS ? logit_rows : FORWARD_MAX_LOGIT_ROWS,
-                        .max_workers = max_workers(e->team),
+                        .max_workers = e->max_workers,
                         .exact = c->exact,
                         .no_split = c->no_split,
                         .no_cascade = c->no_cascade};
     return forward_new(&e->forward, e->model, e->cache, &e->groups, e->team, &f, st);
+}
+
+static int make_scratch(engine *e, status *st)
+{
+    const model *m = e->model;
+    e->scratch = mem_calloc((size_t)e->max_workers, sizeof *e->scratch);
+    if (!e->scratch) return status_nomem(st, (uint64_t)e->max_workers * sizeof *e->scratch);
+    for (int i = 0; i < e->max_workers; i++)
+        if (sampler_scratch_new(&e->scratch[i], m->ks, m->params.n_vocab, e->context, st)) return st->code;
+    return ST_OK;
 }
 
 static int check_config(const engine_config *c, status *st)
@@ -94,6 +104,7 @@ int engine_new(engine **out, const model *m, threads *team, const engine_config 
     if (!e) return status_nomem(st, sizeof *e);
     e->model = m;
     e->team = team;
+    e->max_workers = max_workers(team);
     e->chunk = c->chunk ? c->chunk : 512;
     e->max_sessions = c->n_sessions ? c->n_sessions : 1;
     e->max_running = c->n_running ? c->n_running : e->max_sessions;
@@ -105,12 +116,12 @@ int engine_new(engine **out, const model *m, threads *team, const engine_config 
     if (e->chunk < e->max_running) e->chunk = e->max_running; /* every running session gets its row in every step */
     kv_groups_init(&e->groups, &m->params);
     e->rows = mem_array((size_t)e->chunk, sizeof *e->rows);
+    e->finite = mem_array((size_t)e->chunk, sizeof *e->finite);
     e->seqs = mem_array((size_t)e->max_running, sizeof *e->seqs);
     e->owners = mem_array((size_t)e->max_running, sizeof *e->owners);
     e->old_len = mem_array((size_t)e->max_running, sizeof *e->old_len);
-    if (!e->rows || !e->seqs || !e->owners || !e->old_len) status_nomem(st, (uint64_t)e->chunk * sizeof *e->rows);
-    else if (!make_cache(e, c, st) && !make_forward(e, c, st) &&
-             !sampler_scratch_new(&e->scratch, m->params.n_vocab, e->context, st)) {
+    if (!e->rows || !e->finite || !e->seqs || !e->owners || !e->old_len) status_nomem(st, (uint64_t)e->chunk * sizeof *e->rows);
+    else if (!make_cache(e, c, st) && !make_forward(e, c, st) && !make_scratch(e, st)) {
         *out = e;
         return ST_OK;
     }
@@ -124,9 +135,11 @@ void engine_free(engine *e)
     assert(!e->sessions);
     engine_unpin(e, UNPIN_ALL);
     forward_free(e->forward);
-    sampler_scratch_free(e->scratch);
+    for (int i = 0; e->scratch && i < e->max_workers; i++) sampler_scratch_free(e->scratch[i]);
+    mem_free(e->scratch);
     kv_cache_free(e->cache);
     mem_free(e->rows);
+    mem_free(e->finite);
     mem_free(e->seqs);
     mem_free(e->owners);
     mem_free(e->old_len);

@@ -19,8 +19,8 @@ struct engine {
     kv_groups groups;
     kv_cache *cache;
     forward *forward;
-    sampler_scratch *scratch; /* of the sessions' samplers */
-    int context, chunk, max_sessions, n_sessions, max_running, n_running;
+    sampler_scratch **scratch; /* [max_workers] for the sessions' samplers: one for each worker of the team */
+    int max_workers, context, chunk, max_sessions, n_sessions, max_running, n_running;
     session *sessions; /* those begun, by priority, then by age: the order of service; idle ones anywhere */
     bool reserve;
     int64_t (*clock)(void); /* the only clock of what decides; times that are only told come from it as well */
@@ -30,6 +30,7 @@ struct engine {
     engine_stats stats;
     /* The step at hand. */
     batch_row *rows;  /* [chunk] */
+    bool *finite;     /* [chunk] of rows that want logits: they are numbers */
     kv_seq **seqs;    /* [max_running] */
     session **owners; /* [max_running] the session of each sequence of the batch */
     int64_t *old_len; /* [max_running] before the step's append */

@@ -177,6 +177,31 @@ static void embed_rows(void *arg, int begin, int end, int worker)
     }
 }
 
+/* Rows whose logits are there. */
+typedef struct head_rows {
+    forward *f;
+    const int *rows; /* of the batch */
+} head_rows;
+
+static void cap_rows(void *arg, int begin, int end, int worker)
+{
+    (void)worker;
+    const head_rows *h = arg;
+    int64_t vocab = h->f->p->n_vocab;
+    for (int r = begin; r < end; r++) {
+        float *logits = h->f->logits + r * vocab;
+        h->f->ks->softcap(logits, h->f->p->logit_softcap, vocab, logits);
+    }
+}
+
+static void work_rows(void *arg, int begin, int end, int worker)
+{
+    const head_rows *h = arg;
+    const forward_io *io = h->f->io;
+    for (int r = begin; r < end; r++)
+        io->each_logits(io->user, h->rows[r], h->f->logits + r * (int64_t)h->f->p->n_vocab, worker);
+}
+
 /* Final norm and head for the rows that want logits, max_logit_rows at a time. */
 static void run_head(forward *f)
 {
@@ -193,13 +218,12 @@ static void run_head(forward *f)
         product head = {f->m->head, NULL, f->logits, vocab};
         product_call c = {.x = f->h, .x_stride = d, .n = n, .products = &head, .n_products = 1, .exact = f->exact};
         product_run(f->ks, f->team, &f->products, &c);
-        for (int r = 0; r < n; r++) {
-            float *logits = f->logits + r * vocab;
-            if (p->logit_softcap > 0) f->ks->softcap(logits, p->logit_softcap, vocab, logits);
-            phase_enter(&f->phases, PHASE_SAMPLING);
-            f->io->on_logits(f->io->user, rows[r], logits);
-            phase_enter(&f->phases, PHASE_HEAD);
-        }
+        head_rows h = {f, rows};
+        if (p->logit_softcap > 0) threads_run(f->team, cap_rows, &h, n, 1);
+        phase_enter(&f->phases, PHASE_SAMPLING);
+        if (f->io->each_logits) threads_run(f->team, work_rows, &h, n, 1);
+        for (int r = 0; r < n; r++) f->io->on_logits(f->io->user, rows[r], f->logits + r * vocab);
+        phase_enter(&f->phases, PHASE_HEAD);
         n = 0;
     }
 }

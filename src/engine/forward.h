@@ -62,6 +62,9 @@ typedef struct forward_io {
     /* Called in row order for rows that want logits, when layer_end is the last; logits [n_vocab] are the callee's for
      * the call. NULL = no head. */
     void (*on_logits)(void *user, int row, const float *logits);
+    /* Called before on_logits, for several rows at the same time over the team; worker < max_workers, and the logits are
+     * those that on_logits will see. NULL = nothing to do. */
+    void (*each_logits)(void *user, int row, const float *logits, int worker);
     /* The residual stream after chosen layers. */
     const int *tap_layers;
     int n_taps;

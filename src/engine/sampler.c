@@ -1,6 +1,7 @@
 #include "engine/sampler.h"
 
 #include <assert.h>
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -9,17 +10,26 @@
 #include "engine/candidates.h"
 #include "engine/random.h"
 
+/* A row of logits, and the largest of each span; NULL where one is NaN or +infinity. */
+typedef struct view {
+    const float *logits, *span_max;
+} view;
+
 struct sampler_scratch {
-    int n_vocab, max_history;
-    float *logits; /* [n_vocab] with biases and penalties */
-    int32_t *mark; /* [n_vocab] zero between uses */
-    int32_t *run;  /* [max_history] DRY: lengths of repeated runs */
+    const kernels *ks;
+    int n_vocab, n_spans, max_history;
+    view row;             /* what was read */
+    float *row_span_max;  /* [n_spans] of it */
+    float *logits;        /* [n_vocab] with biases and penalties */
+    float *span_max;      /* [n_spans] of those; NaN = to be looked up */
+    int32_t *mark;        /* [n_vocab] zero between uses */
+    int32_t *run;         /* [max_history] DRY: lengths of repeated runs */
     candidates cand;
 };
 
 struct sampler {
     sampler_params p; /* its arrays are copies */
-    sampler_scratch *scratch;
+    int n_vocab;
     int32_t *history; /* [2 * max_history]: the newest n_history, moved to the front when the end is reached */
     int n_history, first, max_history;
 };
@@ -84,16 +94,20 @@ static void *copy(const void *p, size_t count, size_t size)
     return q;
 }
 
-int sampler_scratch_new(sampler_scratch **out, int n_vocab, int max_history, status *st)
+int sampler_scratch_new(sampler_scratch **out, const kernels *ks, int n_vocab, int max_history, status *st)
 {
     sampler_scratch *s = mem_calloc(1, sizeof *s);
     if (!s) return status_nomem(st, sizeof *s);
+    s->ks = ks;
     s->n_vocab = n_vocab;
+    s->n_spans = (n_vocab + SPAN - 1) / SPAN;
     s->max_history = max_history;
+    s->row_span_max = mem_array((size_t)s->n_spans, sizeof *s->row_span_max);
     s->logits = mem_array((size_t)n_vocab, sizeof *s->logits);
+    s->span_max = mem_array((size_t)s->n_spans, sizeof *s->span_max);
     s->mark = mem_calloc((size_t)n_vocab, sizeof *s->mark);
     s->run = mem_array((size_t)max_history, sizeof *s->run);
-    if (candidates_init(&s->cand, n_vocab) && s->logits && s->mark && s->run) {
+    if (candidates_init(&s->cand, ks, n_vocab) && s->row_span_max && s->logits && s->span_max && s->mark && s->run) {
         *out = s;
         return ST_OK;
     }
@@ -105,7 +119,9 @@ void sampler_scratch_free(sampler_scratch *s)
 {
     if (!s) return;
     candidates_deinit(&s->cand);
+    mem_free(s->row_span_max);
     mem_free(s->logits);
+    mem_free(s->span_max);
     mem_free(s->mark);
     mem_free(s->run);
     mem_free(s);
@@ -116,14 +132,13 @@ static bool has_penalties(const sampler_params *p)
     return p->repeat_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0;
 }
 
-int sampler_new(sampler **out, const sampler_params *p, sampler_scratch *scratch, int max_history, status *st)
+int sampler_new(sampler **out, const sampler_params *p, int n_vocab, int max_history, status *st)
 {
-    assert(max_history <= scratch->max_history);
-    if (sampler_check(p, scratch->n_vocab, st)) return st->code;
+    if (sampler_check(p, n_vocab, st)) return st->code;
     sampler *s = mem_calloc(1, sizeof *s);
     if (!s) return status_nomem(st, sizeof *s);
     s->p = *p;
-    s->scratch = scratch;
+    s->n_vocab = n_vocab;
     s->max_history = has_penalties(p) || p->dry_multiplier != 0 ? max_history : 0;
     s->history = mem_array((size_t)s->max_history, 2 * sizeof *s->history);
     s->p.bias = copy(p->bias, (size_t)p->n_bias, sizeof *p->bias);
@@ -138,7 +153,7 @@ int sampler_new(sampler **out, const sampler_params *p, sampler_scratch *scratch
 
 int sampler_clone(sampler **out, const sampler *s, status *st)
 {
-    if (sampler_new(out, &s->p, s->scratch, s->max_history, st)) return st->code;
+    if (sampler_new(out, &s->p, s->n_vocab, s->max_history, st)) return st->code;
     memcpy((*out)->history, s->history + s->first, (size_t)s->n_history * sizeof *s->history);
     (*out)->n_history = s->n_history;
     return ST_OK;
@@ -182,18 +197,24 @@ static const int32_t *newest(const sampler *s, int n, int *length)
     return s->history + s->first + s->n_history - *length;
 }
 
-static void penalize(sampler *s)
+/* A logit that is about to change: the largest of its span is unknown until then. */
+static float *changing(sampler_scratch *w, int32_t token)
+{
+    w->span_max[token / SPAN] = NAN;
+    return &w->logits[token];
+}
+
+static void penalize(const sampler *s, sampler_scratch *w)
 {
     const sampler_params *p = &s->p;
     if (!has_penalties(p)) return;
-    sampler_scratch *w = s->scratch;
     int n;
     const int32_t *h = newest(s, p->penalty_last_n, &n);
     for (int i = 0; i < n; i++) w->mark[h[i]]++;
     for (int i = 0; i < n; i++) {
         int count = w->mark[h[i]];
         if (!count) continue;
-        float *x = &w->logits[h[i]];
+        float *x = changing(w, h[i]);
         *x = *x > 0 ? *x / p->repeat_penalty : *x * p->repeat_penalty;
         *x -= p->presence_penalty + p->frequency_penalty * (float)count;
         w->mark[h[i]] = 0;
@@ -226,10 +247,9 @@ static void repeated_runs(int32_t *run, const int32_t *h, int n)
 
 /* Don't repeat yourself: a token that would continue a run which already occurred loses multiplier * base^(length -
  * allowed). */
-static void penalize_runs(sampler *s)
+static void penalize_runs(const sampler *s, sampler_scratch *w)
 {
     const sampler_params *p = &s->p;
-    sampler_scratch *w = s->scratch;
     int n;
     const int32_t *h = newest(s, p->dry_last_n, &n);
     if (p->dry_multiplier == 0 || n < 2) return;
@@ -244,30 +264,72 @@ static void penalize_runs(sampler *s)
         int32_t next = h[n - i];
         if (!w->mark[next]) continue;
         int over = w->mark[next] - p->dry_allowed_length;
-        w->logits[next] -= (float)fmin(p->dry_multiplier * pow(p->dry_base, over), 1e30);
+        *changing(w, next) -= (float)fmin(p->dry_multiplier * pow(p->dry_base, over), 1e30);
         w->mark[next] = 0;
     }
 }
 
-static int32_t largest(const float *logits, int n)
+/* The largest of the spans that changed; false where one of their logits is NaN or +infinity. */
+static bool look_up_spans(sampler_scratch *w)
 {
-    int best = 0;
-    for (int i = 1; i < n; i++)
-        if (logits[i] > logits[best] || (isnan(logits[best]) && !isnan(logits[i]))) best = i;
+    for (int g = 0; g < w->n_spans; g++) {
+        if (!isnan(w->span_max[g])) continue;
+        const float *x = w->logits + g * SPAN;
+        int n = w->n_vocab - g * SPAN < SPAN ? w->n_vocab - g * SPAN : SPAN;
+        if (w->ks->span_max(x, n, &w->span_max[g])) continue;
+        float most = -INFINITY;
+        for (int i = 0; i < n; i++) {
+            if (!(x[i] <= FLT_MAX)) return false;
+            most = x[i] > most ? x[i] : most;
+        }
+        w->span_max[g] = most;
+    }
+    return true;
+}
+
+/* The row with biases and penalties. */
+static view altered(const sampler *s, sampler_scratch *w)
+{
+    const sampler_params *p = &s->p;
+    if (p->n_bias == 0 && s->max_history == 0) return w->row;
+    memcpy(w->logits, w->row.logits, (size_t)w->n_vocab * sizeof *w->logits);
+    if (w->row.span_max) memcpy(w->span_max, w->row.span_max, (size_t)w->n_spans * sizeof *w->span_max);
+    for (int i = 0; i < p->n_bias; i++) *changing(w, p->bias[i].token) += p->bias[i].bias;
+    penalize(s, w);
+    penalize_runs(s, w);
+    return (view){w->logits, w->row.span_max && look_up_spans(w) ? w->span_max : NULL};
+}
+
+static int32_t largest(const sampler_scratch *w, view v)
+{
+    int best = 0, begin = 0, end = w->n_vocab;
+    if (v.span_max) {
+        int span = 0;
+        for (int g = 1; g < w->n_spans; g++)
+            if (v.span_max[g] > v.span_max[span]) span = g;
+        best = begin = span * SPAN;
+        end = end - begin < SPAN ? end : begin + SPAN;
+    }
+    for (int i = begin + 1; i < end; i++)
+        if (v.logits[i] > v.logits[best] || (isnan(v.logits[best]) && !isnan(v.logits[i]))) best = i;
     return best;
 }
 
-int32_t sampler_pick(sampler *s, const float *logits, int64_t position)
+bool sampler_read(sampler_scratch *w, const float *logits)
+{
+    bool finite = w->ks->span_max(logits, w->n_vocab, w->row_span_max);
+    w->row = (view){logits, finite ? w->row_span_max : NULL};
+    return finite;
+}
+
+int32_t sampler_pick(const sampler *s, sampler_scratch *w, int64_t position)
 {
     const sampler_params *p = &s->p;
-    sampler_scratch *w = s->scratch;
-    memcpy(w->logits, logits, (size_t)w->n_vocab * sizeof *logits);
-    for (int i = 0; i < p->n_bias; i++) w->logits[p->bias[i].token] += p->bias[i].bias;
-    penalize(s);
-    penalize_runs(s);
-    if (p->temperature == 0) return largest(w->logits, w->n_vocab);
+    assert(s->n_vocab == w->n_vocab && s->max_history <= w->max_history);
+    view v = altered(s, w);
+    if (p->temperature == 0) return largest(w, v);
     candidates *c = &w->cand;
-    candidates_take(c, w->logits, p->top_k);
+    candidates_take(c, v.logits, v.span_max, p->top_k < w->n_vocab ? p->top_k : 0);
     if (p->typical_p < 1) candidates_typical(c, p->typical_p);
     if (p->top_p < 1) candidates_top_p(c, p->top_p);
     if (p->min_p > 0) candidates_min_p(c, p->min_p);
@@ -277,17 +339,16 @@ int32_t sampler_pick(sampler *s, const float *logits, int64_t position)
     return candidates_draw(c, p->temperature, random_uniform(p->seed, p->choice, position, RANDOM_TOKEN));
 }
 
-int sampler_logprobs(sampler *s, const float *logits, int32_t token, float *chosen, token_logprob *top, int n)
+int sampler_logprobs(sampler_scratch *w, int32_t token, float *chosen, token_logprob *top, int n)
 {
-    sampler_scratch *w = s->scratch;
-    double most = logits[largest(logits, w->n_vocab)], sum = 0;
-    for (int i = 0; i < w->n_vocab; i++) sum += exp(logits[i] - most);
-    /* cppcheck-suppress invalidFunctionArg ; the sum holds the largest logit's e^0 = 1 */
-    double lse = most + log(sum);
+    const float *logits = w->row.logits;
+    assert(w->row.span_max);
+    float most = logits[largest(w, w->row)];
+    double lse = most + log(w->ks->sum_exp(logits, w->n_vocab, most, 1));
     *chosen = (float)(logits[token] - lse);
     if (n > w->n_vocab) n = w->n_vocab;
     if (n <= 0) return 0;
-    candidates_take(&w->cand, logits, n);
+    candidates_take(&w->cand, logits, w->row.span_max, n);
     for (int i = 0; i < n; i++) top[i] = (token_logprob){w->cand.c[i].token, (float)(w->cand.c[i].logit - lse)};
     return n;
 }

@@ -1,7 +1,11 @@
 /* sampler.h - from a row of logits to one token.
  *
- * Owns: the history that penalties look at, none when they are off. Borrows: scratch for one vocabulary, which samplers
- * share.
+ * Owns: the history that penalties look at, none when they are off. A scratch, which samplers of one vocabulary share,
+ * holds what one pick needs, and the row at hand:
+ *
+ *      sampler_read(scratch, logits)     once a row: whether all are numbers, and where the large ones are
+ *      sampler_pick(a, scratch, ...)     by each sampler whose next token the row decides
+ *      sampler_logprobs(scratch, ...)
  *
  * The order, each step on what the one before left:
  *      1 logit bias            added to the logits
@@ -19,17 +23,21 @@
  * R1 A draw depends on (seed, choice, position, purpose) alone (I11): a counter-based generator (Philox 4x32-10), no
  *    state.
  * R2 A sampler can be cloned; the clone goes on as the original would.
- * R3 sampler_pick allocates nothing.
+ * R3 sampler_pick allocates nothing, changes neither sampler nor row, and takes time for a few passes over the row: it
+ *    does not sort the vocabulary, but for typical, for XTC that drops something when nothing else is filtered, and for
+ *    draws that bounds can't decide (candidates.h).
  * R4 Logprobs are those of the model: log-softmax of the logits before step 1.
- * Threads: one at a time per scratch.
+ * Threads: one at a time per scratch; samplers may pick at the same time, each with a scratch.
  */
 #ifndef KVASIR_ENGINE_SAMPLER_H
 #define KVASIR_ENGINE_SAMPLER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
+#include "kernel/kernel.h"
 
 typedef struct logit_bias {
     int32_t token;
@@ -66,16 +74,17 @@ sampler_params sampler_defaults(void);
 /* ST_ARG names the parameter that is out of range and its range. */
 int sampler_check(const sampler_params *p, int n_vocab, status *st);
 
-/* What one pick needs for itself: shared by all samplers that pick one after the other, freed after them. */
 typedef struct sampler_scratch sampler_scratch;
 /* max_history: the longest that a sampler will have. */
-int sampler_scratch_new(sampler_scratch **out, int n_vocab, int max_history, status *st);
+int sampler_scratch_new(sampler_scratch **out, const kernels *ks, int n_vocab, int max_history, status *st);
 void sampler_scratch_free(sampler_scratch *s);
+/* The row that the next picks are about; logits [n_vocab] are borrowed until the next row. False: not all of them are
+ * finite numbers. */
+bool sampler_read(sampler_scratch *s, const float *logits);
 
 typedef struct sampler sampler;
 
-/* max_history: at most the scratch's. */
-int sampler_new(sampler **out, const sampler_params *p, sampler_scratch *scratch, int max_history, status *st);
+int sampler_new(sampler **out, const sampler_params *p, int n_vocab, int max_history, status *st);
 int sampler_clone(sampler **out, const sampler *s, status *st);
 sampler_params sampler_get_params(const sampler *s); /* its arrays are the sampler's */
 void sampler_free(sampler *s);
@@ -83,15 +92,15 @@ void sampler_free(sampler *s);
 void sampler_reset(sampler *s);
 /* A token of the prompt or the answer joins the history (the oldest of max_history leaves). */
 void sampler_accept(sampler *s, int32_t token);
-/* The token for `position` (the one that it will have). logits [n_vocab] are not changed. */
-int32_t sampler_pick(sampler *s, const float *logits, int64_t position);
+/* The token for `position` (the one that it will have). The scratch is of the same vocabulary, for as long a history. */
+int32_t sampler_pick(const sampler *s, sampler_scratch *scratch, int64_t position);
 
 typedef struct token_logprob {
     int32_t token;
     float logprob;
 } token_logprob;
-/* The n most likely tokens, descending (ties by id); chosen: also the logprob of that token. Returns how many were
- * written. */
-int sampler_logprobs(sampler *s, const float *logits, int32_t token, float *chosen, token_logprob *top, int n);
+/* Of a row of finite numbers: the n most likely tokens, descending (ties by id); chosen: also the logprob of that token.
+ * Returns how many were written. */
+int sampler_logprobs(sampler_scratch *scratch, int32_t token, float *chosen, token_logprob *top, int n);
 
 #endif

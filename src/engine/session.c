@@ -115,7 +115,7 @@ static int copy_params(session *s, const generate_params *p, const session_callb
     s->stop_tokens = mem_array((size_t)p->n_stop_tokens, sizeof *s->stop_tokens);
     if (!s->stop_tokens) return status_nomem(st, 0);
     if (p->n_stop_tokens) memcpy(s->stop_tokens, p->stop_tokens, (size_t)p->n_stop_tokens * sizeof *s->stop_tokens);
-    return sampler_new(&s->sampler, &p->sampling, s->e->scratch, s->e->context, st);
+    return sampler_new(&s->sampler, &p->sampling, s->e->model->params.n_vocab, s->e->context, st);
 }
 
 int context_check(int context, size_t n_prompt, int64_t n_answer, status *st)
@@ -412,22 +412,34 @@ void session_report_prompt(session *s, int64_t position, const float *logits)
     if (position + 1 < s->n_reported || position + 1 >= s->n_prompt) return;
     token_event event = {.token = s->ids[position + 1], .position = position + 1, .text = "", .top = s->top};
     int n = s->params.n_logprobs > 0 ? s->params.n_logprobs : 0;
-    event.n_top = sampler_logprobs(s->sampler, logits, event.token, &event.logprob, s->top, n);
+    sampler_scratch *scratch = s->e->scratch[0];
+    sampler_read(scratch, logits);
+    event.n_top = sampler_logprobs(scratch, event.token, &event.logprob, s->top, n);
     s->n_reported = position + 2;
     if (s->cb.on_prompt_token) s->cb.on_prompt_token(s->cb.user, &event);
 }
 
-void session_take_logits(session *s, const float *logits)
+void session_draw(session *s, sampler_scratch *scratch)
+{
+    if (s->params.max_tokens == 0) return;
+    s->drawn.token = sampler_pick(s->sampler, scratch, s->n_ids + s->n_dropped);
+    if (s->params.n_logprobs >= 0)
+        s->drawn.n_top =
+            sampler_logprobs(scratch, s->drawn.token, &s->drawn.logprob, s->top, s->params.n_logprobs);
+}
+
+void session_take_token(session *s)
 {
     if (s->params.max_tokens == 0) { /* only the prompt's logprobs were wanted */
         s->finish = FINISH_LENGTH;
         return;
     }
-    int64_t position = s->n_ids + s->n_dropped;
-    int32_t id = sampler_pick(s->sampler, logits, position);
-    token_event event = {.token = id, .position = position, .top = s->top};
-    if (s->params.n_logprobs >= 0)
-        event.n_top = sampler_logprobs(s->sampler, logits, id, &event.logprob, s->top, s->params.n_logprobs);
+    int32_t id = s->drawn.token;
+    token_event event = {.token = id, .position = s->n_ids + s->n_dropped, .top = s->top};
+    if (s->params.n_logprobs >= 0) {
+        event.logprob = s->drawn.logprob;
+        event.n_top = s->drawn.n_top;
+    }
     sampler_accept(s->sampler, id);
     s->ids[s->n_ids++] = id;
     s->stats.generated_tokens++;

@@ -24,6 +24,11 @@ struct session {
     int32_t *stop_tokens;
     generate_params params;
     session_callbacks cb;
+    struct {             /* from this step's logits, until session_take_token */
+        int32_t token;
+        float logprob;
+        int n_top;
+    } drawn;
     token_logprob top[MAX_LOGPROBS];
     finish_reason finish; /* FINISH_NONE while it runs */
     status error;
@@ -42,8 +47,10 @@ int64_t session_cached(const session *s, uint32_t *in_use);
 int64_t session_longest(const session *s);
 /* The answer's newest token has come: makes room by the overflow policy when the context is full, or ends the session. */
 void session_make_room(session *s);
-/* The logits after the session's last token: picks the next one, tells the caller, ends the answer if it ends here. */
-void session_take_logits(session *s, const float *logits);
+/* The logits after the session's last token, which scratch has read: draws the next one. Touches this session alone. */
+void session_draw(session *s, sampler_scratch *scratch);
+/* Takes the token that was drawn, tells the caller, ends the answer if it ends here. */
+void session_take_token(session *s);
 /* A row of the prompt before the last: the logprob of the token that follows it. */
 void session_report_prompt(session *s, int64_t position, const float *logits);
 void session_fail(session *s, const status *st);

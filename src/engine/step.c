@@ -1,6 +1,4 @@
 #include <assert.h>
-#include <float.h>
-#include <math.h>
 
 #include "engine/engine_state.h"
 #include "engine/schedule.h"
@@ -21,43 +19,62 @@ int engine_add_rows(engine *e, kv_seq *seq, const int32_t *ids, int n, bool all_
 
 /* A damaged weight makes every number that depends on it infinite or none; what is drawn from such logits means
  * nothing. */
-static int check_logits(const engine *e, int row, const float *logits, status *st)
+static int check_logits(const engine *e, int row, status *st)
 {
-    bool finite = true;
-    for (int i = 0; i < e->model->params.n_vocab; i++) finite &= fabsf(logits[i]) <= FLT_MAX;
-    if (finite) return ST_OK;
+    if (e->finite[row]) return ST_OK;
     return status_set(st, ST_FORMAT, STATUS_NO_POS,
                       "the logits at position %lld are not all finite numbers: the model's weights are damaged; "
                       "get the file again",
                       (long long)e->rows[row].position);
 }
 
-/* The first logits of a session are those of its forks as well. */
-static void take_first_logits(session *leader, const float *logits)
+static bool is_fork_of(const session *f, const session *leader)
+{
+    return f->leader == leader && session_active(f);
+}
+
+/* Over the team: what a row says, and which token its session draws from it. The first logits of a session are those of
+ * its forks as well. */
+static void draw(void *user, int row, const float *logits, int worker)
+{
+    engine *e = user;
+    session *s = e->owners[e->rows[row].seq];
+    sampler_scratch *scratch = e->scratch[worker];
+    if (!session_active(s)) return;
+    e->finite[row] = sampler_read(scratch, logits);
+    if (!e->finite[row] || e->rows[row].slot + 1 < s->n_ids) return;
+    session_draw(s, scratch);
+    if (s->stats.generated_tokens > 0) return;
+    for (session *f = e->sessions; f; f = f->next)
+        if (is_fork_of(f, s)) session_draw(f, scratch);
+}
+
+static void take_first_token(session *leader)
 {
     for (session *f = leader->e->sessions; f; f = f->next) {
-        if (f->leader != leader || !session_active(f)) continue;
+        if (!is_fork_of(f, leader)) continue;
         f->leader = NULL;
         f->forked_from = leader;
         session_admitted(f, f->n_prompt);
-        session_take_logits(f, logits);
+        session_take_token(f);
     }
 }
 
-static void take_logits(void *user, int row, const float *logits)
+/* In the order of rows, by the caller's thread: what has been drawn is told. */
+static void take_token(void *user, int row, const float *logits)
 {
     engine *e = user;
     session *s = e->owners[e->rows[row].seq];
     int64_t slot = e->rows[row].slot;
     status st = STATUS_INIT;
     if (!session_active(s)) return; /* another session's callback may have cancelled it */
-    if (check_logits(e, row, logits, &st)) {
+    if (check_logits(e, row, &st)) {
         session_fail(s, &st);
     } else if (slot + 1 < s->n_ids) {
         session_report_prompt(s, slot, logits);
     } else {
-        if (s->stats.generated_tokens == 0) take_first_logits(s, logits);
-        if (session_active(s)) session_take_logits(s, logits);
+        if (s->stats.generated_tokens == 0) take_first_token(s);
+        if (session_active(s)) session_take_token(s);
     }
 }
 
@@ -104,7 +121,8 @@ int engine_step(engine *e, status *st)
     schedule_step(e, start);
     int n = e->n_seqs, rc = ST_OK;
     if (e->n_rows) {
-        forward_io io = {.layer_end = e->model->params.n_layers, .on_logits = take_logits, .user = e};
+        forward_io io = {.layer_end = e->model->params.n_layers, .each_logits = draw, .on_logits = take_token,
+                         .user = e};
         rc = run_batch(e, &io, st);
         if (!rc) pace_learn(&e->pace, e->n_decoding, e->n_rows - e->n_decoding, (double)(e->clock() - start) * 1e-9);
         e->stats.steps++;
@@ -128,11 +146,17 @@ typedef struct feed_job {
     status st; /* of the first row whose logits are none */
 } feed_job;
 
-static void feed_row(void *user, int row, const float *logits)
+static void read_feed(void *user, int row, const float *logits, int worker)
+{
+    engine *e = ((feed_job *)user)->e;
+    e->finite[row] = sampler_read(e->scratch[worker], logits);
+}
+
+static void tell_feed(void *user, int row, const float *logits)
 {
     feed_job *j = user;
     const batch_row *r = &j->e->rows[row];
-    if (j->st.code == ST_OK && check_logits(j->e, row, logits, &j->st) == ST_OK)
+    if (j->st.code == ST_OK && check_logits(j->e, row, &j->st) == ST_OK)
         j->on_logits(j->user, r->seq, r->position, logits);
 }
 
@@ -149,7 +173,8 @@ int engine_feed(engine *e, const feed *feeds, int n_feeds, feed_logits_fn *on_lo
         e->rows[e->n_rows - 1].wants_logits = true;
     }
     feed_job j = {e, on_logits, user, STATUS_INIT};
-    forward_io io = {.layer_end = e->model->params.n_layers, .on_logits = on_logits ? feed_row : NULL, .user = &j};
+    forward_io io = {.layer_end = e->model->params.n_layers, .each_logits = read_feed,
+                     .on_logits = on_logits ? tell_feed : NULL, .user = &j};
     if (run_batch(e, &io, st)) return st->code;
     if (j.st.code == ST_OK) return ST_OK;
     take_back(e);

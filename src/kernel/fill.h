@@ -22,10 +22,10 @@ void product_fill_avx512(kernels *k);  /* product of the quantized types */
 void product_fill_neon(kernels *k);    /* quantize, product, product_exact */
 void product_fill_dotprod(kernels *k); /* product of the quantized types */
 
-/* rms_norm, add, scale, silu_mul, gelu_mul, softcap, rope, to_half */
+/* rms_norm, add, scale, silu_mul, gelu_mul, softcap, rope, to_half, span_max, sum_exp */
 void vector_fill_scalar(kernels *k);
 void vector_fill_avx2(kernels *k);
-void vector_fill_avx512(kernels *k); /* all but rope and to_half */
+void vector_fill_avx512(kernels *k); /* rms_norm to softcap */
 void vector_fill_neon(kernels *k);
 
 /* attend_f32, attend_f16, merge */

@@ -25,6 +25,7 @@
 #ifndef KVASIR_KERNEL_KERNEL_H
 #define KVASIR_KERNEL_KERNEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,6 +33,7 @@
 
 #define PANEL_ROWS 8
 #define ACT_COLS 64 /* most activation rows in one call of a product */
+#define SPAN 256    /* elements of a row of logits whose largest is kept */
 
 typedef enum cpu_level { CPU_AUTO, CPU_SCALAR, CPU_AVX2, CPU_AVX512, CPU_NEON, CPU_DOTPROD, CPU_LEVELS } cpu_level;
 
@@ -91,6 +93,12 @@ typedef struct kernels {
      * cos_sin: n_rot / 2 pairs {cos, sin} of this row's position. */
     void (*rope)(float *x, int n_heads, int64_t head_stride, int n_rot, const float *cos_sin, rope_style style);
     void (*to_half)(const float *x, int64_t n, uint16_t *out);
+
+    /* Rows of logits. The largest of each SPAN elements (the last span may be shorter); false where one of the n is no
+     * finite number, and then the largest mean nothing. */
+    bool (*span_max)(const float *x, int64_t n, float *largest);
+    /* Sum of e^((x - top) * by), in double precision: within 1e-11 of it. x: numbers up to top, or -infinity; by > 0. */
+    double (*sum_exp)(const float *x, int64_t n, float top, double by);
 
     /* One chunk of attention for a tile of query rows; see attention.h. By format of the cache. */
     void (*attend_f32)(const struct attend_args *a);

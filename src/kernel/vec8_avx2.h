@@ -167,4 +167,62 @@ static inline f8 f8_turn_pairs(f8 x, f8 cos_sin)
     return _mm256_fmaddsub_ps(x, _mm256_moveldup_ps(cos_sin), turned);
 }
 
+typedef struct d8 {
+    __m256d lo, hi;
+} d8;
+
+static inline d8 d8_splat(double x)
+{
+    return (d8){_mm256_set1_pd(x), _mm256_set1_pd(x)};
+}
+
+static inline d8 d8_widen(f8 x)
+{
+    return (d8){_mm256_cvtps_pd(_mm256_castps256_ps128(x)), _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1))};
+}
+
+static inline d8 d8_add(d8 a, d8 b)
+{
+    return (d8){_mm256_add_pd(a.lo, b.lo), _mm256_add_pd(a.hi, b.hi)};
+}
+
+static inline d8 d8_sub(d8 a, d8 b)
+{
+    return (d8){_mm256_sub_pd(a.lo, b.lo), _mm256_sub_pd(a.hi, b.hi)};
+}
+
+static inline d8 d8_mul(d8 a, d8 b)
+{
+    return (d8){_mm256_mul_pd(a.lo, b.lo), _mm256_mul_pd(a.hi, b.hi)};
+}
+
+static inline d8 d8_fma(d8 a, d8 b, d8 c)
+{
+    return (d8){_mm256_fmadd_pd(a.lo, b.lo, c.lo), _mm256_fmadd_pd(a.hi, b.hi, c.hi)};
+}
+
+static inline d8 d8_max(d8 a, d8 b)
+{
+    return (d8){_mm256_max_pd(a.lo, b.lo), _mm256_max_pd(a.hi, b.hi)};
+}
+
+static inline __m256d add_exponent(__m256d x, __m256d n)
+{
+    __m256i k = _mm256_slli_epi64(_mm256_castpd_si256(n), 52);
+    return _mm256_castsi256_pd(_mm256_add_epi64(_mm256_castpd_si256(x), k));
+}
+
+static inline d8 d8_add_exponent(d8 x, d8 n)
+{
+    return (d8){add_exponent(x.lo, n.lo), add_exponent(x.hi, n.hi)};
+}
+
+/* ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)) */
+static inline double sum_d8(d8 x)
+{
+    __m256d s = _mm256_add_pd(x.lo, x.hi);
+    __m128d t = _mm_add_pd(_mm256_castpd256_pd128(s), _mm256_extractf128_pd(s, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(t, _mm_unpackhi_pd(t, t)));
+}
+
 #endif

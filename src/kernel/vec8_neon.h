@@ -182,4 +182,65 @@ static inline f8 f8_turn_pairs(f8 x, f8 cos_sin)
     return (f8){turn_two_pairs(x.lo, cos_sin.lo), turn_two_pairs(x.hi, cos_sin.hi)};
 }
 
+typedef struct d8 {
+    float64x2_t v[4];
+} d8;
+
+static inline d8 d8_splat(double x)
+{
+    float64x2_t v = vdupq_n_f64(x);
+    return (d8){{v, v, v, v}};
+}
+
+static inline d8 d8_widen(f8 x)
+{
+    return (d8){{vcvt_f64_f32(vget_low_f32(x.lo)), vcvt_high_f64_f32(x.lo), vcvt_f64_f32(vget_low_f32(x.hi)),
+                 vcvt_high_f64_f32(x.hi)}};
+}
+
+static inline d8 d8_add(d8 a, d8 b)
+{
+    for (int i = 0; i < 4; i++) a.v[i] = vaddq_f64(a.v[i], b.v[i]);
+    return a;
+}
+
+static inline d8 d8_sub(d8 a, d8 b)
+{
+    for (int i = 0; i < 4; i++) a.v[i] = vsubq_f64(a.v[i], b.v[i]);
+    return a;
+}
+
+static inline d8 d8_mul(d8 a, d8 b)
+{
+    for (int i = 0; i < 4; i++) a.v[i] = vmulq_f64(a.v[i], b.v[i]);
+    return a;
+}
+
+static inline d8 d8_max(d8 a, d8 b)
+{
+    for (int i = 0; i < 4; i++) a.v[i] = vmaxq_f64(a.v[i], b.v[i]);
+    return a;
+}
+
+static inline d8 d8_fma(d8 a, d8 b, d8 c)
+{
+    for (int i = 0; i < 4; i++) c.v[i] = vfmaq_f64(c.v[i], a.v[i], b.v[i]);
+    return c;
+}
+
+static inline d8 d8_add_exponent(d8 x, d8 n)
+{
+    for (int i = 0; i < 4; i++) {
+        int64x2_t k = vshlq_n_s64(vreinterpretq_s64_f64(n.v[i]), 52);
+        x.v[i] = vreinterpretq_f64_s64(vaddq_s64(vreinterpretq_s64_f64(x.v[i]), k));
+    }
+    return x;
+}
+
+/* ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)) */
+static inline double sum_d8(d8 x)
+{
+    return vaddvq_f64(vaddq_f64(vaddq_f64(x.v[0], x.v[2]), vaddq_f64(x.v[1], x.v[3])));
+}
+
 #endif

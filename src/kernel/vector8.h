@@ -129,6 +129,47 @@ static void to_half(const float *x, int64_t n, uint16_t *out)
     for (int64_t j = i; j < n; j++) out[j] = last[j - i];
 }
 
+/* Zero times a number is zero, times anything else NaN, and stays so in the sum. */
+static bool span_max(const float *x, int64_t n, float *largest)
+{
+    f8 odd = f8_splat(0);
+    for (int64_t begin = 0; begin < n; begin += SPAN) {
+        f8 most = f8_splat(x[begin]);
+        int64_t end = n - begin < SPAN ? n : begin + SPAN, i = begin;
+        for (; i + 8 <= end; i += 8) {
+            f8 v = f8_load(x + i);
+            most = f8_max(most, v);
+            odd = f8_fma(v, f8_splat(0), odd);
+        }
+        for (; i < end; i++) {
+            f8 v = f8_splat(x[i]);
+            most = f8_max(most, v);
+            odd = f8_fma(v, f8_splat(0), odd);
+        }
+        float lanes[8];
+        f8_store(lanes, most);
+        for (int j = 1; j < 8; j++) lanes[0] = lanes[0] < lanes[j] ? lanes[j] : lanes[0];
+        *largest++ = lanes[0];
+    }
+    return sum8(odd) == 0;
+}
+
+static double sum_exp(const float *x, int64_t n, float top, double by)
+{
+    const d8 largest = d8_splat(top), scale = d8_splat(by * 0x1.71547652b82fep+0); /* 1 / ln 2 */
+    d8 s[2] = {d8_splat(0), d8_splat(0)};
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (int a = 0; a < 2; a++)
+            s[a] = d8_add(s[a], exp2_d8(d8_mul(d8_sub(d8_widen(f8_load(x + i + 8 * a)), largest), scale)));
+    for (; i < n; i += 8) {
+        float last[8];
+        for (int j = 0; j < 8; j++) last[j] = i + j < n ? x[i + j] : -INFINITY;
+        s[0] = d8_add(s[0], exp2_d8(d8_mul(d8_sub(d8_widen(f8_load(last)), largest), scale)));
+    }
+    return sum_d8(d8_add(s[0], s[1]));
+}
+
 static void vector8_fill(kernels *k)
 {
     k->rms_norm = rms_norm;
@@ -139,6 +180,8 @@ static void vector8_fill(kernels *k)
     k->softcap = softcap;
     k->rope = rope;
     k->to_half = to_half;
+    k->span_max = span_max;
+    k->sum_exp = sum_exp;
 }
 
 #endif

@@ -1,3 +1,4 @@
+#include <float.h>
 #include <math.h>
 
 #include "base/half.h"
@@ -61,6 +62,27 @@ static void to_half(const float *x, int64_t n, uint16_t *out)
     for (int64_t i = 0; i < n; i++) out[i] = float_to_half(x[i]);
 }
 
+static bool span_max(const float *x, int64_t n, float *largest)
+{
+    bool finite = true;
+    for (int64_t begin = 0; begin < n; begin += SPAN) {
+        float most = x[begin];
+        for (int64_t i = begin; i < n && i < begin + SPAN; i++) {
+            if (x[i] > most) most = x[i];
+            finite &= fabsf(x[i]) <= FLT_MAX;
+        }
+        *largest++ = most;
+    }
+    return finite;
+}
+
+static double sum_exp(const float *x, int64_t n, float top, double by)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += exp(((double)x[i] - top) * by);
+    return sum;
+}
+
 void vector_fill_scalar(kernels *k)
 {
     k->rms_norm = rms_norm;
@@ -71,4 +93,6 @@ void vector_fill_scalar(kernels *k)
     k->softcap = softcap;
     k->rope = rope;
     k->to_half = to_half;
+    k->span_max = span_max;
+    k->sum_exp = sum_exp;
 }

@@ -45,6 +45,7 @@ int check_product_entries(check_entry *e);
 int check_pack_entries(check_entry *e);
 int check_vector_entries(check_entry *e);
 int check_attend_entries(check_entry *e);
+int check_logits_entries(check_entry *e);
 
 /* Starts a case: the arrays of the one before are given back. */
 void check_case(check *c, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -207,6 +207,7 @@ int main(int argc, char **argv)
     n_entries += check_pack_entries(entries + n_entries);
     n_entries += check_vector_entries(entries + n_entries);
     n_entries += check_attend_entries(entries + n_entries);
+    n_entries += check_logits_entries(entries + n_entries);
     check_catch_faults();
     return s.bench ? run_bench(&s) : run_checks(&s);
 }

@@ -23,20 +23,28 @@ static void roll_logits(float *logits, int n, bool odd)
     }
 }
 
+/* As the sampler does, with the largest of the spans where they can be told. */
+static void take(candidates *c, const float *logits, int k)
+{
+    static float largest[VOCAB];
+    candidates_take(c, logits, c->ks->span_max(logits, c->n_vocab, largest) ? largest : NULL, k);
+}
+
 static void take_equals_full_sort(void **state)
 {
     (void)state;
     candidates c;
-    assert_true(candidates_init(&c, VOCAB));
+    assert_true(candidates_init(&c, kernels_get(CPU_AUTO), VOCAB));
     for (int round = 0; round < 300; round++) {
         float logits[VOCAB];
         int32_t want[VOCAB];
         roll_logits(logits, VOCAB, round % 2);
         sorted(logits, VOCAB, want);
-        int k = round % 7 == 0 ? 0 : (int)roll(VOCAB + 20), n = k == 0 || k > VOCAB ? VOCAB : k;
-        candidates_take(&c, logits, k);
+        int k = round % 7 == 0 ? 0 : (int)roll(VOCAB + 1), n = k == 0 ? VOCAB : k;
+        take(&c, logits, k);
         assert_int_equal(c.n, n);
-        for (int i = 0; i < n; i++) {
+        assert_true(k == 0 || c.n_ranked == n);
+        for (int i = 0; i < c.n_ranked; i++) {
             assert_int_equal(c.c[i].token, want[i]);
             assert_memory_equal(&c.c[i].logit, &logits[want[i]], sizeof(float));
         }
@@ -55,7 +63,7 @@ static void probabilities(const float *logits, const int32_t *ids, int n, double
 static void expect_tokens(const candidates *c, const int32_t *want, int n)
 {
     assert_int_equal(c->n, n);
-    for (int i = 0; i < n; i++) assert_int_equal(c->c[i].token, want[i]);
+    for (int i = 0; i < c->n_ranked; i++) assert_int_equal(c->c[i].token, want[i]);
 }
 
 static int reference_top_p(const double *p, int n, double top_p)
@@ -72,7 +80,7 @@ static void filters_equal_reference(void **state)
 {
     (void)state;
     candidates c;
-    assert_true(candidates_init(&c, VOCAB));
+    assert_true(candidates_init(&c, kernels_get(CPU_AUTO), VOCAB));
     for (int round = 0; round < 400; round++) {
         float logits[VOCAB];
         int32_t ids[VOCAB];
@@ -82,17 +90,17 @@ static void filters_equal_reference(void **state)
         probabilities(logits, ids, VOCAB, p);
         float x = (float)roll(999) / 1000 + 0.0005f;
 
-        candidates_take(&c, logits, 0);
+        take(&c, logits, 0);
         candidates_top_p(&c, x);
         expect_tokens(&c, ids, reference_top_p(p, VOCAB, x));
 
-        candidates_take(&c, logits, 0);
+        take(&c, logits, 0);
         candidates_min_p(&c, x);
         int n = 0;
         while (n < VOCAB && p[n] >= x * p[0]) n++;
         expect_tokens(&c, ids, n);
 
-        candidates_take(&c, logits, 0);
+        take(&c, logits, 0);
         candidates_xtc(&c, x / 40);
         n = 0;
         while (n < VOCAB && p[n] >= x / 40) n++;
@@ -115,7 +123,7 @@ static void typical_equals_reference(void **state)
 {
     (void)state;
     candidates c;
-    assert_true(candidates_init(&c, VOCAB));
+    assert_true(candidates_init(&c, kernels_get(CPU_AUTO), VOCAB));
     for (int round = 0; round < 200; round++) {
         float logits[VOCAB], x = (float)roll(998) / 1000 + 0.0015f;
         int32_t ids[VOCAB], want[VOCAB];
@@ -137,7 +145,7 @@ static void typical_equals_reference(void **state)
         }
         for (int i = 0; i < VOCAB; i++)
             if (keep[i]) want[kept++] = ids[i];
-        candidates_take(&c, logits, 0);
+        take(&c, logits, 0);
         candidates_typical(&c, x);
         expect_tokens(&c, want, kept);
         for (int i = 0; i < kept; i++) assert_true(c.c[i].logit == logits[want[i]]);
@@ -149,13 +157,13 @@ static void draw_walks_the_cumulative_sum(void **state)
 {
     (void)state;
     candidates c;
-    assert_true(candidates_init(&c, 4));
+    assert_true(candidates_init(&c, kernels_get(CPU_AUTO), 4));
     float logits[] = {0, logf(2), logf(4), logf(1)}; /* 1/8 2/8 4/8 1/8, in order: token 2, 1, 0, 3 */
     const struct {
         double u;
         int32_t token;
     } cases[] = {{0, 2}, {0.49, 2}, {0.51, 1}, {0.74, 1}, {0.76, 0}, {0.87, 0}, {0.88, 3}, {0.999999, 3}};
-    candidates_take(&c, logits, 0);
+    take(&c, logits, 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_int_equal(candidates_draw(&c, 1, cases[i].u), cases[i].token);
     /* Temperature 0.5 squares the weights: 16, 4, 1, 1 of 22. */

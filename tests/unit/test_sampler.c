@@ -35,7 +35,8 @@ static sampler_scratch *scratch_for(int n_vocab)
     int i = 0;
     while (all[i].scratch && all[i].n_vocab != n_vocab) assert_true(++i < 32);
     all[i].n_vocab = n_vocab;
-    if (!all[i].scratch && sampler_scratch_new(&all[i].scratch, n_vocab, 4096, &st)) fail_msg("%s", st.text);
+    if (!all[i].scratch && sampler_scratch_new(&all[i].scratch, kernels_get(CPU_AUTO), n_vocab, 4096, &st))
+        fail_msg("%s", st.text);
     return all[i].scratch;
 }
 
@@ -43,8 +44,15 @@ static sampler *make(const sampler_params *p, int n_vocab, int history)
 {
     status st = STATUS_INIT;
     sampler *s = NULL;
-    if (sampler_new(&s, p, scratch_for(n_vocab), history, &st)) fail_msg("%s", st.text);
+    if (sampler_new(&s, p, n_vocab, history, &st)) fail_msg("%s", st.text);
     return s;
+}
+
+static int32_t pick(const sampler *s, const float *logits, int n_vocab, int64_t position)
+{
+    sampler_scratch *scratch = scratch_for(n_vocab);
+    sampler_read(scratch, logits);
+    return sampler_pick(s, scratch, position);
 }
 
 /* What greedy picks after the tokens of a history. */
@@ -53,7 +61,7 @@ static int32_t greedy_after(sampler_params p, const float *logits, int n_vocab, 
     p.temperature = 0;
     sampler *s = make(&p, n_vocab, 100);
     for (int i = 0; i < n; i++) sampler_accept(s, history[i]);
-    int32_t id = sampler_pick(s, logits, n);
+    int32_t id = pick(s, logits, n_vocab, n);
     sampler_free(s);
     return id;
 }
@@ -99,7 +107,7 @@ static void strange_logits_still_give_a_token(void **state)
             if (mode == 4) p.min_p = 0.5f;
             if (mode == 5) p.xtc_probability = 1, p.xtc_threshold = 0;
             sampler *s = make(&p, 4, 0);
-            for (int64_t at = 0; at < 20; at++) assert_int_equal(sampler_pick(s, rows[i], at), want[i]);
+            for (int64_t at = 0; at < 20; at++) assert_int_equal(pick(s, rows[i], 4, at), want[i]);
             sampler_free(s);
         }
 }
@@ -233,7 +241,7 @@ static void dry_by_hand(void **state)
     p.dry_base = 100;
     sampler *s = make(&p, 2, 2000);
     for (int i = 0; i < 2000; i++) sampler_accept(s, same[i]);
-    assert_int_equal(sampler_pick(s, two, 0), 1);
+    assert_int_equal(pick(s, two, 2, 0), 1);
     sampler_free(s);
 }
 
@@ -254,10 +262,10 @@ static void history_forgets_the_oldest(void **state)
             for (int j = 0; j < most && j <= i; j++) recent[(i - j) % 7] = true;
             int want = 0;
             while (recent[want]) want++;
-            assert_int_equal(sampler_pick(s, logits, i), want);
+            assert_int_equal(pick(s, logits, 8, i), want);
         }
         sampler_reset(s);
-        assert_int_equal(sampler_pick(s, logits, 0), 0);
+        assert_int_equal(pick(s, logits, 8, 0), 0);
         sampler_free(s);
     }
 }
@@ -274,7 +282,7 @@ static void order_of_steps(void **state)
     for (uint64_t seed = 0; seed < 50; seed++) {
         p.seed = seed;
         sampler *s = make(&p, 4, 0);
-        assert_int_equal(sampler_pick(s, logits, 0), 0);
+        assert_int_equal(pick(s, logits, 4, 0), 0);
         sampler_free(s);
     }
     /* The filters see the probabilities before temperature: at temperature 100 a min-p of 0.6 still keeps tokens 0 and
@@ -285,7 +293,7 @@ static void order_of_steps(void **state)
     int seen[4] = {0};
     for (int64_t at = 0; at < 200; at++) {
         sampler *s = make(&p, 4, 0);
-        seen[sampler_pick(s, logits, at)]++;
+        seen[pick(s, logits, 4, at)]++;
         sampler_free(s);
     }
     assert_true(seen[0] > 60 && seen[1] > 60 && seen[2] == 0 && seen[3] == 0);
@@ -295,7 +303,7 @@ static void order_of_steps(void **state)
     p.xtc_threshold = 0.25f;
     p.top_k = 2;
     sampler *s = make(&p, 4, 0);
-    for (int64_t at = 0; at < 50; at++) assert_int_equal(sampler_pick(s, logits, at), 1);
+    for (int64_t at = 0; at < 50; at++) assert_int_equal(pick(s, logits, 4, at), 1);
     sampler_free(s);
 }
 
@@ -311,7 +319,7 @@ static void frequencies_match_probabilities(void **state)
         p.seed = 1234;
         sampler *s = make(&p, 5, 0);
         int count[5] = {0};
-        for (int64_t at = 0; at < DRAWS; at++) count[sampler_pick(s, logits, at)]++;
+        for (int64_t at = 0; at < DRAWS; at++) count[pick(s, logits, 5, at)]++;
         double sum = 0, chi2 = 0;
         for (int t = 0; t < 5; t++) sum += exp(logits[t] / temperature);
         for (int t = 0; t < 5; t++) {
@@ -334,8 +342,8 @@ static void draws_depend_on_their_place_alone(void **state)
     p.xtc_threshold = 0.02f;
     sampler *s = make(&p, 64, 8);
     int32_t forward[100];
-    for (int i = 0; i < 100; i++) forward[i] = sampler_pick(s, logits, i);
-    for (int i = 99; i >= 0; i--) assert_int_equal(sampler_pick(s, logits, i), forward[i]);
+    for (int i = 0; i < 100; i++) forward[i] = pick(s, logits, 64, i);
+    for (int i = 99; i >= 0; i--) assert_int_equal(pick(s, logits, 64, i), forward[i]);
     int same_seed = 0, same_choice = 0;
     p.seed = 6;
     sampler *seed = make(&p, 64, 8);
@@ -343,8 +351,8 @@ static void draws_depend_on_their_place_alone(void **state)
     p.choice = 1;
     sampler *choice = make(&p, 64, 8);
     for (int i = 0; i < 100; i++) {
-        same_seed += sampler_pick(seed, logits, i) == forward[i];
-        same_choice += sampler_pick(choice, logits, i) == forward[i];
+        same_seed += pick(seed, logits, 64, i) == forward[i];
+        same_choice += pick(choice, logits, 64, i) == forward[i];
     }
     assert_true(same_seed < 30 && same_choice < 30);
     sampler_free(s);
@@ -384,11 +392,11 @@ static void clone_goes_on_as_the_original(void **state)
         float logits[100][64];
         for (int i = 0; i < 100; i++) {
             for (int t = 0; t < 64; t++) logits[i][t] = roll_float(3);
-            sampler_accept(s, said[i] = sampler_pick(s, logits[i], i));
+            sampler_accept(s, said[i] = pick(s, logits[i], 64, i));
         }
         sampler_free(s); /* the clone has its own of everything */
         for (int i = 0; i < 100; i++) {
-            assert_int_equal(sampler_pick(clone, logits[i], i), said[i]);
+            assert_int_equal(pick(clone, logits[i], 64, i), said[i]);
             sampler_accept(clone, said[i]);
         }
         sampler_free(clone);
@@ -403,10 +411,11 @@ static void pick_allocates_nothing(void **state)
     for (int i = 0; i < 500; i++) logits[i] = roll_float(4);
     sampler_params p = everything();
     sampler *s = make(&p, 500, 50);
+    scratch_for(500);
     uint64_t calls = mem_stats().calls;
     for (int i = 0; i < 200; i++) {
-        int32_t id = sampler_pick(s, logits, i);
-        sampler_logprobs(s, logits, id, &chosen, top, 20);
+        int32_t id = pick(s, logits, 500, i);
+        sampler_logprobs(scratch_for(500), id, &chosen, top, 20);
         sampler_accept(s, id);
     }
     assert_int_equal(mem_stats().calls, calls);
@@ -416,8 +425,7 @@ static void pick_allocates_nothing(void **state)
 static void logprobs_equal_reference(void **state)
 {
     (void)state;
-    sampler_params p = everything(); /* none of it shows in logprobs */
-    sampler *s = make(&p, VOCAB, 10);
+    sampler_scratch *w = scratch_for(VOCAB);
     for (int round = 0; round < 50; round++) {
         float logits[VOCAB], chosen;
         int32_t ids[VOCAB];
@@ -428,7 +436,8 @@ static void logprobs_equal_reference(void **state)
         for (int i = 0; i < VOCAB; i++) sum += exp(logits[i]);
         int32_t id = (int32_t)roll(VOCAB);
         int n = round == 0 ? VOCAB + 1 : (int)roll(20);
-        assert_int_equal(sampler_logprobs(s, logits, id, &chosen, top, n), n > VOCAB ? VOCAB : n);
+        assert_true(sampler_read(w, logits));
+        assert_int_equal(sampler_logprobs(w, id, &chosen, top, n), n > VOCAB ? VOCAB : n);
         assert_true(fabs(chosen - (logits[id] - log(sum))) < 1e-5);
         for (int i = 0; i < n && i < VOCAB; i++) {
             assert_int_equal(top[i].token, ids[i]);
@@ -437,8 +446,8 @@ static void logprobs_equal_reference(void **state)
         }
         if (n > VOCAB) assert_true(fabs(all - 1) < 1e-4);
     }
-    assert_int_equal(sampler_logprobs(s, (float[VOCAB]){0}, 0, &(float){0}, NULL, -1), 0);
-    sampler_free(s);
+    assert_true(sampler_read(w, (float[VOCAB]){0}));
+    assert_int_equal(sampler_logprobs(w, 0, &(float){0}, NULL, -1), 0);
 }
 
 static void parameters_out_of_range_are_named(void **state)
@@ -476,7 +485,7 @@ static void parameters_out_of_range_are_named(void **state)
         sampler *s = NULL;
         if (cases[i].integer) memcpy((char *)&p + cases[i].offset, &(int){(int)cases[i].bad}, sizeof(int));
         else memcpy((char *)&p + cases[i].offset, &(float){(float)cases[i].bad}, sizeof(float));
-        assert_int_equal(sampler_new(&s, &p, scratch_for(10), 10, &st), ST_ARG);
+        assert_int_equal(sampler_new(&s, &p, 10, 10, &st), ST_ARG);
         assert_null(s);
         if (!strstr(st.text, cases[i].name)) fail_msg("%s does not name %s", st.text, cases[i].name);
     }
@@ -512,7 +521,7 @@ static void short_memory_leaks_nothing(void **state)
         status st = STATUS_INIT;
         sampler_scratch *scratch = NULL;
         mem_fail_after(n);
-        assert_int_equal(sampler_scratch_new(&scratch, 100, 10, &st), ST_NOMEM);
+        assert_int_equal(sampler_scratch_new(&scratch, kernels_get(CPU_AUTO), 100, 10, &st), ST_NOMEM);
         assert_null(scratch);
         assert_int_equal(mem_stats().bytes, bytes);
     }

@@ -251,12 +251,40 @@ static void test_not_a_number_stays(void **state)
     assert_true(isnan(out[1]) && !isnan(out[0]) && !isnan(out[2]));
 }
 
+static void test_span_max(void **state)
+{
+    (void)state;
+    float x[2 * SPAN + 1], largest[3];
+    for (int i = 0; i < 2 * SPAN + 1; i++) x[i] = (float)(-1 - i % 7);
+    x[SPAN - 1] = 5;
+    x[SPAN] = -0.5f;
+    assert_true(reference()->span_max(x, 2 * SPAN + 1, largest));
+    assert_true(largest[0] == 5 && largest[1] == -0.5f && largest[2] == x[2 * SPAN]);
+    const float odd[] = {INFINITY, -INFINITY, NAN};
+    for (int i = 0; i < 3; i++) {
+        x[SPAN * i] = odd[i];
+        assert_false(reference()->span_max(x, 2 * SPAN + 1, largest));
+        x[SPAN * i] = 0;
+    }
+    assert_true(reference()->span_max(x, 1, largest));
+}
+
+static void test_sum_exp(void **state)
+{
+    (void)state;
+    const float x[] = {0, -1, -2, -INFINITY, -3000};
+    assert_near(reference()->sum_exp(x, 5, 0, 1), 1 + exp(-1) + exp(-2), 1e-15, 0);
+    assert_near(reference()->sum_exp(x, 3, 1, 2), exp(-2) + exp(-4) + exp(-6), 1e-15, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_add),  cmocka_unit_test(test_scale),      cmocka_unit_test(test_silu),
         cmocka_unit_test(test_gelu), cmocka_unit_test(test_softcap),    cmocka_unit_test(test_rms_norm),
         cmocka_unit_test(test_rope), cmocka_unit_test(test_far_values), cmocka_unit_test(test_not_a_number_stays),
+        cmocka_unit_test(test_span_max),
+        cmocka_unit_test(test_sum_exp),
     };
     return cmocka_run_group_tests_name("vector", tests, NULL, NULL);
 }
