@@ -65,6 +65,28 @@ static void the_same_answers(void **state)
     }
 }
 
+/* At a temperature: others than greedy ones, and the same whatever the team and the number of clients. */
+static void drawn_answers(void **state)
+{
+    const talk_world *world = *state;
+    workload w = make(WORK_CHAT, 12, 0);
+    serve_config c = {.clients = 3, .slo_ttft_s = 1e6, .slo_tpot_s = 1e6};
+    uint64_t greedy = serve(world, &w, c, w.longest).hash;
+    c.temperature = 1;
+    uint64_t drawn = serve(world, &w, c, w.longest).hash;
+    assert_true(drawn != greedy);
+    status st = STATUS_INIT;
+    for (int n = 1; n <= 3; n++) {
+        assert_int_equal(threads_resize(world->team, n, &st), ST_OK);
+        c.clients = 5 - n;
+        assert_int_equal(serve(world, &w, c, w.longest).hash, drawn);
+    }
+    assert_int_equal(threads_resize(world->team, 1, &st), ST_OK);
+    c.seed = 1;
+    assert_true(serve(world, &w, c, w.longest).hash != drawn);
+    workload_free(&w);
+}
+
 /* Third turns are longer than the context: they fail, and the fourth ones are not asked. */
 static void what_fails_is_counted(void **state)
 {
@@ -120,6 +142,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_answers),
+        cmocka_unit_test(drawn_answers),
         cmocka_unit_test(what_fails_is_counted),
         cmocka_unit_test(shares_of_memory),
         cmocka_unit_test(short_of_memory),
