@@ -15,10 +15,15 @@
  * C4 A window group holds every row that a query at index >= len can see: rows > len - window; kv_seq_append drops what
  *    lies behind.
  * C5 Nothing allocates but the constructors (kv_cache_new, kv_seq_new, kv_seq_fork), the tree's nodes (kv_seq_match,
- *    kv_seq_share; kv_seq_truncate and kv_seq_copy where they cut what the tree has) and the audit.
+ *    kv_seq_share, kv_seq_retire; kv_seq_truncate and kv_seq_copy where they cut what the tree has) and the audit.
  * C6 Blocks are free for the taking when they are FREE or CACHED: what the tree alone has is evicted as need be.
- * C7 A block that the tree has is full and never changes; a sequence and the tree, or two sequences, hold the same
- *    block for the same tokens of one salt as soon as both have shown it (kv_seq_share).
+ * C7 A block that the tree has never changes; a sequence and the tree, or two sequences, hold the same full block for
+ *    the same tokens of one salt as soon as both have shown it (kv_seq_share). The tail joins the tree when its
+ *    sequence retires (exact formats), so that every computed row can be found; whoever continues it gets a copy of
+ *    the rows, or, where there is no room for a copy, the block itself out of the tree:
+ *
+ *      retired:  [b3][b9] in the tree, (b7: 5 of 16 rows) a tail under them
+ *      matched:  [b3][b9] shared, [b12: 5 rows copied from b7]     retired again: its tail takes the place of b7's
  * Threads: one writer (the engine's step). Rows of different sequences may be written in parallel through kv_place.
  */
 #ifndef KVASIR_CACHE_CACHE_H
@@ -100,7 +105,8 @@ int kv_seq_fork(kv_seq **out, const kv_seq *s, int64_t n, status *st);
 int kv_seq_copy(kv_seq *to, const kv_seq *from, int64_t n, status *st);
 
 /* Takes the longest prefix of ids [0, n) that the tree has for the salt: full blocks shared, matching rows of the next
- * one copied. s is empty; returns its new length. Short of blocks or memory it takes less. priority: kv_tree_lock. */
+ * one, full or a tail, copied. s is empty; returns its new length. Short of blocks or memory it takes less. priority:
+ * kv_tree_lock. */
 int64_t kv_seq_match(kv_seq *s, uint64_t salt, const int32_t *ids, int64_t n, int priority);
 /* How much kv_seq_match would take. in_use (may be NULL) [groups]: how many of its full blocks others hold already; the
  * rest stops being available when it is taken. */
@@ -108,6 +114,9 @@ int64_t kv_cache_match(const kv_cache *c, uint64_t salt, const int32_t *ids, int
 /* Shows the full blocks among the first len rows to others. ids [len]: the tokens of the rows, of which K and V are
  * written. For sequences that began with kv_seq_match (whatever it found). Short of memory it shows less. */
 void kv_seq_share(kv_seq *s, const int32_t *ids);
+/* The sequence lets go of everything, drafts too, and is empty: what kv_seq_share would show stays in the tree, and so
+ * do the rows of its tail. */
+void kv_seq_retire(kv_seq *s, const int32_t *ids);
 
 /* Drafts: n more uncommitted slots (numbered on from those there are). parents[i]: the slot that the i-th new one
  * follows, of a lower number; -1 = the last committed row. parents NULL: each follows the slot before it. ST_LIMIT when

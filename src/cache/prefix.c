@@ -48,19 +48,43 @@ static void copy_tail(kv_seq *s, int group, block_id source, int rows)
     sg->n++;
 }
 
-/* The matching rows of the block after the full ones, where there is room for them. The sources of all groups are held
- * meanwhile: making room in one may evict the node of them all. */
-static void copy_matched_rows(kv_seq *s, block_id *sources, int rows)
+/* The matching rows of the block after the full ones: copied where there is room; else a tail that nobody holds is
+ * taken out of the tree. The sources of all groups are held meanwhile: making room in one may evict the node of them
+ * all. */
+static bool take_matched_rows(kv_seq *s, const kv_match *m)
 {
     kv_cache *c = s->cache;
+    block_id sources[KV_MAX_GROUPS];
     bool room = true;
     for (int g = 0; g < c->n_groups; g++) {
+        kv_tree_blocks(c->tree, m->next, g, m->n_blocks, 1, &sources[g]);
         kv_hold(c, g, sources[g]);
         room &= kv_cache_available(c, g) > 0;
     }
-    for (int g = 0; room && g < c->n_groups; g++) copy_tail(s, g, sources[g], rows);
-    for (int g = 0; g < c->n_groups; g++) kv_release(c, g, &sources[g], 1, false);
-    if (room) s->len += rows;
+    if (!room && kv_tree_take_tail(c->tree, m->next)) {
+        for (int g = 0; g < c->n_groups; g++) s->groups[g].table[s->groups[g].n++] = sources[g];
+    } else {
+        for (int g = 0; room && g < c->n_groups; g++) copy_tail(s, g, sources[g], m->rows);
+        for (int g = 0; g < c->n_groups; g++) kv_release(c, g, &sources[g], 1, false);
+        if (!room) return false;
+    }
+    s->len += m->rows;
+    return true;
+}
+
+/* Without the rows after its full blocks a sequence sees further back; false when the tree lacks a block there. */
+static bool hold_further_back(kv_seq *s)
+{
+    for (int g = 0; g < s->cache->n_groups; g++) {
+        seq_group *sg = &s->groups[g];
+        int64_t seen = kv_first_seen(s->cache, g, s->len) / s->cache->block_tokens;
+        for (block_id id; sg->first > seen; sg->table[--sg->first] = id) {
+            kv_tree_blocks(s->cache->tree, s->node, g, sg->first - 1, 1, &id);
+            if (id == BLOCK_NONE) return false;
+            kv_hold(s->cache, g, id);
+        }
+    }
+    return true;
 }
 
 int64_t kv_seq_match(kv_seq *s, uint64_t salt, const int32_t *ids, int64_t n, int priority)
@@ -72,14 +96,12 @@ int64_t kv_seq_match(kv_seq *s, uint64_t salt, const int32_t *ids, int64_t n, in
     s->priority = priority;
     if (!c->tree) return 0;
     kv_match m = kv_tree_match(c->tree, salt, ids, n);
-    block_id tails[KV_MAX_GROUPS];
-    for (int g = 0; m.rows && g < c->n_groups; g++) kv_tree_blocks(c->tree, m.next, g, m.n_blocks, 1, &tails[g]);
     status ignored = STATUS_INIT; /* without memory for a node the sequence goes by itself */
     if (kv_tree_lock(c->tree, salt, &m, priority, &s->node, &ignored)) return 0;
     s->n_shared = m.n_blocks;
     s->len = m.n_blocks * c->block_tokens;
-    for (int g = 0; g < c->n_groups; g++) hold_path(s, g, m.n_blocks, s->len);
-    if (m.rows) copy_matched_rows(s, tails, m.rows);
+    for (int g = 0; g < c->n_groups; g++) hold_path(s, g, m.n_blocks, s->len + m.rows);
+    if (m.rows && !take_matched_rows(s, &m) && !hold_further_back(s)) kv_seq_truncate(s, 0, &ignored);
     return s->len;
 }
 
@@ -88,7 +110,7 @@ static uint32_t count_in_use(const kv_cache *c, int group, const kv_match *m)
 {
     block_id ids[SHARE_AT_ONCE];
     uint32_t sum = 0;
-    int64_t first = kv_first_seen(c, group, m->n_blocks * c->block_tokens) / c->block_tokens, n;
+    int64_t first = kv_first_seen(c, group, m->n_blocks * c->block_tokens + m->rows) / c->block_tokens, n;
     for (; first < m->n_blocks; first += n) {
         n = m->n_blocks - first < SHARE_AT_ONCE ? m->n_blocks - first : SHARE_AT_ONCE;
         kv_tree_blocks(c->tree, m->node, group, first, n, ids);
@@ -134,6 +156,21 @@ void kv_seq_share(kv_seq *s, const int32_t *ids)
         for (int g = 0; g < c->n_groups; g++) adopt(s, g, first, n, copies[g]);
         s->n_shared += n;
     }
+}
+
+void kv_seq_retire(kv_seq *s, const int32_t *ids)
+{
+    kv_cache *c = s->cache;
+    int rows = (int)(s->len % c->block_tokens);
+    status ignored = STATUS_INIT; /* without memory for a node the tail is lost; everything can always be cut off */
+    kv_seq_rollback(s);
+    kv_seq_share(s, ids);
+    if (s->node && rows && c->format->exact && s->n_shared == s->len / c->block_tokens) {
+        block_id tails[KV_MAX_GROUPS];
+        for (int g = 0; g < c->n_groups; g++) tails[g] = s->groups[g].table[s->n_shared];
+        kv_tree_insert_tail(c->tree, s->node, ids + s->len - rows, rows, tails, s->priority, &ignored);
+    }
+    kv_seq_truncate(s, 0, &ignored);
 }
 
 int kv_seq_copy(kv_seq *to, const kv_seq *from, int64_t n, status *st)

@@ -6,11 +6,10 @@
 #include "base/mem.h"
 #include "cache/tree_impl.h"
 
-static int slot_init(tree_slot *s, const kv_tree_slot *c, int block_tokens, status *st)
+static int slot_init(tree_slot *s, const kv_tree_slot *c, status *st)
 {
     s->pool = c->pool;
-    /* Rows > n - window, of those before n: window - 1 of them. */
-    s->window_blocks = c->window ? ((int64_t)c->window - 1 + block_tokens - 1) / block_tokens : INT64_MAX;
+    s->window = c->window;
     for (int i = 0; i < REST_LISTS; i++) s->rests[i].head = s->rests[i].tail = BLOCK_NONE;
     if (!c->window) return ST_OK;
     uint32_t n = pool_count(c->pool).total;
@@ -25,7 +24,7 @@ static int tree_init(kv_tree *t, const kv_tree_config *c, status *st)
     if (!t->digest || !EVP_DigestInit_ex(t->digest, EVP_sha256(), NULL))
         return status_set(st, ST_NOMEM, STATUS_NO_POS, "SHA-256 can't be set up");
     for (int i = 0; i < c->n_slots; i++) {
-        if (slot_init(&t->slots[i], &c->slots[i], c->block_tokens, st)) return st->code;
+        if (slot_init(&t->slots[i], &c->slots[i], st)) return st->code;
         /* As many nodes as blocks, if it comes to that: then only nodes and runs are left to allocate. */
         if (evict_reserve(&t->order, pool_count(c->slots[i].pool).total, st)) return st->code;
     }
@@ -79,16 +78,22 @@ typedef struct presence {
     int64_t n[KV_TREE_SLOTS];
 } presence;
 
-/* Takes the next block, number `index` from the root; true when a hit may end after it. */
-static bool present(const kv_tree *t, presence *p, const kv_node *n, int64_t index)
+/* Takes the next block, number `index` from the root. */
+static void count_present(const kv_tree *t, presence *p, const kv_node *n, int64_t index)
 {
-    bool usable = true;
-    for (int slot = 0; slot < t->n_slots; slot++) {
-        int64_t need = t->slots[slot].window_blocks;
+    for (int slot = 0; slot < t->n_slots; slot++)
         p->n[slot] = node_ids(t, n, slot)[index - n->first] == BLOCK_NONE ? 0 : p->n[slot] + 1;
-        usable &= p->n[slot] >= (need <= index ? need : index + 1);
+}
+
+/* Whether a hit may end `rows` rows after the first n_blocks blocks. A window sees its last window - 1 rows. */
+static bool usable(const kv_tree *t, const presence *p, int64_t n_blocks, int rows)
+{
+    for (int slot = 0; slot < t->n_slots; slot++) {
+        int64_t need = n_blocks, window = t->slots[slot].window, seen = window - 1 - rows;
+        if (window) need = seen > 0 ? (seen + t->block_tokens - 1) / t->block_tokens : 0;
+        if (p->n[slot] < (need < n_blocks ? need : n_blocks)) return false;
     }
-    return usable;
+    return true;
 }
 
 static bool has_block(const kv_tree *t, const kv_node *n, uint32_t i)
@@ -100,7 +105,7 @@ static bool has_block(const kv_tree *t, const kv_node *n, uint32_t i)
 
 kv_match kv_tree_match(const kv_tree *t, uint64_t salt, const int32_t *ids, int64_t n)
 {
-    kv_node *at = order_root(t, salt);
+    kv_node *at = order_root(t, salt), *reached = at;
     kv_match m = {.node = at};
     presence p = {{0}};
     tree_step s = {0};
@@ -108,16 +113,16 @@ kv_match kv_tree_match(const kv_tree *t, uint64_t salt, const int32_t *ids, int6
     while (at) {
         s = step_down(t, at, ids + walked * t->block_tokens, n - walked * t->block_tokens);
         for (uint32_t i = 0; i < s.blocks; i++) {
-            if (!present(t, &p, s.child, walked++)) continue;
+            reached = s.child;
+            count_present(t, &p, s.child, walked++);
+            if (!usable(t, &p, walked, 0)) continue;
             m.node = s.child;
             m.n_blocks = walked;
         }
         at = s.child && s.blocks == s.child->n ? s.child : NULL;
     }
-    if (m.n_blocks == walked && s.rows && !t->whole_blocks && has_block(t, s.child, s.blocks)) {
-        m.rows = s.rows;
-        m.next = s.child;
-    }
+    if (s.rows && !t->whole_blocks && has_block(t, s.child, s.blocks) && usable(t, &p, walked, s.rows))
+        m = (kv_match){.node = reached, .n_blocks = walked, .rows = s.rows, .next = s.child};
     return m;
 }
 
@@ -160,6 +165,7 @@ int kv_tree_lock(kv_tree *t, uint64_t salt, const kv_match *m, int priority, kv_
     node_settle(t, n);
     prioritize(n, priority);
     use_path(t, n, true);
+    if (m->rows && m->next->tail_rows) tail_use(t, m->next, priority, true);
     *out = n;
     return ST_OK;
 }
@@ -207,6 +213,7 @@ typedef struct insertion {
     uint32_t head; /* blocks of end that are; less than its run: it has to be split */
     bool in_place; /* the rest goes to end's run */
     kv_node *upper, *child;
+    kv_node *tail; /* of end: what comes after it begins with all its rows */
 } insertion;
 
 static insertion follow(const kv_tree *t, kv_node *at, const int32_t *ids, int64_t n_blocks)
@@ -214,7 +221,10 @@ static insertion follow(const kv_tree *t, kv_node *at, const int32_t *ids, int64
     insertion in = {.end = at, .head = at->n};
     while (in.have < n_blocks && in.head == in.end->n) {
         tree_step s = step_down(t, in.end, ids + in.have * t->block_tokens, (n_blocks - in.have) * t->block_tokens);
-        if (!s.blocks) break;
+        if (!s.blocks) {
+            if (s.rows && (uint32_t)s.rows == s.child->tail_rows) in.tail = s.child;
+            break;
+        }
         in.have += s.blocks;
         in.end = s.child;
         in.head = s.blocks;
@@ -276,6 +286,7 @@ int kv_tree_insert(kv_tree *t, kv_node **node, const int32_t *ids, int64_t n_blo
         node_append(t, last, ids + in.have * t->block_tokens, blocks, in.have, (uint32_t)rest);
         evict_use(&t->order, &last->evict, depth_of(t, last), false);
     }
+    if (in.tail) tail_drop(t, in.tail);
     if (in.child) {
         order_add(t, &end->children, in.child);
         end->n_children++;

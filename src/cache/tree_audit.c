@@ -5,7 +5,7 @@
 
 /* What the audit finds by walking. */
 typedef struct found {
-    uint64_t nodes, blocks, candidates;
+    uint64_t nodes, blocks, tails, candidates;
     uint8_t *seen[KV_TREE_SLOTS]; /* [blocks of the pool] that stand in the tree */
 } found;
 
@@ -31,6 +31,8 @@ static int audit_node(const kv_tree *t, const kv_node *n, status *st)
     if (n->parent ? n->n == 0 : n->n != 0) return bad(st, n, "its run is empty, or it is a root with a run");
     if (!n->parent && !n->children && !n->locks) return bad(st, n, "a root that nobody needs");
     if (n->parent && (uint64_t)n->start + n->n > n->cap) return bad(st, n, "its run is longer than its memory");
+    if (n->tail_rows && (n->tail_rows >= (uint32_t)t->block_tokens || n->n != 1 || n->children || n->locks))
+        return bad(st, n, "it is a tail, yet locked, a parent or a full block");
     if (candidate != (n->evict.place != EVICT_OUTSIDE)) return bad(st, n, "the order of eviction lacks it or has it");
     if (candidate && (n->evict.place >= t->order.n || t->order.heap[n->evict.place] != &n->evict))
         return bad(st, n, "its place in the order of eviction is wrong");
@@ -46,6 +48,7 @@ static int audit_blocks(const kv_tree *t, const kv_node *n, found *f, status *st
         const tree_slot *s = &t->slots[slot];
         const block_id *ids = node_ids(t, n, slot);
         for (uint32_t i = 0; i < n->n; i++) {
+            if (ids[i] == BLOCK_NONE && n->tail_rows) return bad(st, n, "it is a tail and lacks a block");
             if (ids[i] == BLOCK_NONE) continue;
             if (ids[i] >= pool_count(s->pool).total || !pool_kept(s->pool, ids[i]))
                 return bad(st, n, "a block of it is not kept");
@@ -96,11 +99,12 @@ static int audit_slot(const tree_slot *s, const uint8_t *seen, status *st)
 static int audit_counts(const kv_tree *t, const found *f, status *st)
 {
     const kv_tree_counts *c = &t->counts;
-    if (f->nodes != c->nodes || f->blocks != c->blocks || c->inserted - c->evicted != c->blocks)
+    if (f->nodes != c->nodes || f->blocks != c->blocks || f->tails != c->tails ||
+        c->inserted - c->evicted - c->absorbed != c->blocks)
         return status_set(st, ST_FORMAT, STATUS_NO_POS,
-                          "tree: %llu nodes and %llu blocks are counted, %llu and %llu are there",
-                          (unsigned long long)c->nodes, (unsigned long long)c->blocks, (unsigned long long)f->nodes,
-                          (unsigned long long)f->blocks);
+                          "tree: %llu nodes, %llu blocks and %llu tails are counted, %llu, %llu and %llu are there",
+                          (unsigned long long)c->nodes, (unsigned long long)c->blocks, (unsigned long long)c->tails,
+                          (unsigned long long)f->nodes, (unsigned long long)f->blocks, (unsigned long long)f->tails);
     if (f->candidates != t->order.n)
         return status_set(st, ST_FORMAT, STATUS_NO_POS, "tree: %u nodes can be evicted, %llu are there", t->order.n,
                           (unsigned long long)f->candidates);
@@ -114,6 +118,7 @@ static int audit_all(const kv_tree *t, found *f, status *st)
         if (audit_node(t, n, st) || (n->parent && audit_blocks(t, n, f, st))) return st->code;
         f->nodes++;
         f->blocks += n->n;
+        f->tails += n->tail_rows > 0;
         f->candidates += n->evict.place != EVICT_OUTSIDE;
     }
     for (int slot = 0; slot < t->n_slots; slot++)

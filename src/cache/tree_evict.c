@@ -44,8 +44,7 @@ void kv_tree_wake(kv_tree *t, int slot, block_id id)
     rest_remove(s, id);
 }
 
-/* The tree lets go of a block; true when that frees it. */
-static bool let_go(tree_slot *s, block_id id)
+bool evict_let_go(tree_slot *s, block_id id)
 {
     bool frees = pool_state(s->pool, id) == BLOCK_CACHED;
     if (s->residents) {
@@ -63,9 +62,10 @@ static bool drop_last(kv_tree *t, kv_node *n, int slot)
     n->n--;
     for (int i = 0; i < t->n_slots; i++) {
         block_id id = node_ids(t, n, i)[n->n];
-        if (id != BLOCK_NONE && let_go(&t->slots[i], id) && i == slot) freed = true;
+        if (id != BLOCK_NONE && evict_let_go(&t->slots[i], id) && i == slot) freed = true;
     }
     t->counts.blocks--;
+    t->counts.tails -= n->tail_rows > 0;
     t->counts.evicted++;
     if (n->n == 0) node_remove(t, n);
     return freed;
@@ -77,9 +77,13 @@ static bool drop_resting(kv_tree *t, int slot, rest_list list)
     tree_slot *s = &t->slots[slot];
     for (block_id id; (id = s->rests[list].head) != BLOCK_NONE;) {
         const resident *r = &s->residents[id];
+        if (r->node->tail_rows) { /* a tail that lacks a slot is of no use */
+            if (drop_last(t, r->node, slot)) return true;
+            continue;
+        }
         node_ids(t, r->node, slot)[r->index - r->node->first] = BLOCK_NONE;
         t->counts.evicted_behind++;
-        if (let_go(s, id)) return true;
+        if (evict_let_go(s, id)) return true;
     }
     return false;
 }

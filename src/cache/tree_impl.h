@@ -1,5 +1,5 @@
 /* tree_impl.h - the structures behind tree.h, shared by tree.c (match, lock, insert), tree_node.c (nodes and runs),
- * tree_order.c (siblings), tree_evict.c, tree_walk.c, tree_audit.c and tree_key.c.
+ * tree_tail.c (partial blocks), tree_order.c (siblings), tree_evict.c, tree_walk.c, tree_audit.c and tree_key.c.
  *
  *      node --run--> [ spare start | tokens of n blocks | spare ]         cap blocks of B tokens
  *                    [ spare start | n ids of slot 0    | spare ] ...     cap ids a slot
@@ -26,6 +26,7 @@ struct kv_node {
     uint32_t first, n; /* blocks above, blocks of the run */
     uint32_t start, cap;
     uint32_t n_children, locks;
+    uint32_t tail_rows; /* of a tail, whose run is one partial block: 1 .. B - 1; 0 = full blocks */
     uint32_t height; /* random: no sibling stands above a higher one */
 };
 
@@ -41,7 +42,7 @@ typedef struct resident {
 
 typedef struct tree_slot {
     pool *pool;
-    int64_t window_blocks; /* a hit needs that many blocks before its end; INT64_MAX = all */
+    int64_t window; /* tokens; 0 = all */
     resident *residents;   /* [blocks of the pool], NULL without a window */
     struct {
         block_id head, tail; /* the head has rested longest */
@@ -64,7 +65,7 @@ struct kv_tree {
 /* How far the child of a node that shares most with a prompt shares it. */
 typedef struct tree_step {
     kv_node *child;  /* NULL: none shares a token */
-    uint32_t blocks; /* whole blocks, at most child->n */
+    uint32_t blocks; /* whole blocks, at most child->n; 0 of a tail */
     int rows;        /* rows of the block after those; 0 when they are all of the run */
 } tree_step;
 
@@ -76,6 +77,11 @@ static inline const int32_t *node_tokens(const kv_tree *t, const kv_node *n)
 static inline block_id *node_ids(const kv_tree *t, const kv_node *n, int slot)
 {
     return (block_id *)n->run + (size_t)n->cap * (size_t)(t->block_tokens + slot) + n->start;
+}
+/* Tokens of the block that a node has among its siblings. */
+static inline int64_t node_first_tokens(const kv_tree *t, const kv_node *n)
+{
+    return n->tail_rows ? (int64_t)n->tail_rows : t->block_tokens;
 }
 int node_new(kv_tree *t, kv_node **out, uint32_t cap, status *st); /* cap 0: a root */
 void node_free(kv_tree *t, kv_node *n);
@@ -96,11 +102,18 @@ void order_replace(const kv_tree *t, kv_node **top, const kv_node *old, kv_node 
 kv_node *order_first(kv_node *top);
 kv_node *order_next(const kv_tree *t, kv_node *top, const kv_node *n);
 kv_node *order_root(const kv_tree *t, uint64_t salt);
-/* The child that shares most of ids [0, n) with its first block; *shared < block_tokens unless it is all of it. */
+/* The child that shares most of ids [0, n) with its first block; *shared < block_tokens unless it is all of it, and at
+ * most a tail's rows. */
 kv_node *order_nearest(const kv_tree *t, kv_node *top, const int32_t *ids, int64_t n, int *shared);
 int order_compare(const kv_tree *t, const kv_node *a, const kv_node *b); /* <, =, > 0 */
 
+/* ---- tree_tail.c */
+void tail_drop(kv_tree *t, kv_node *tail); /* what it holds stands elsewhere in the tree, or with a sequence */
+void tail_use(kv_tree *t, kv_node *tail, int priority, bool hit);
+
 /* ---- tree_evict.c */
+/* The slot's pool gets a block back; true when that frees it. */
+bool evict_let_go(tree_slot *s, block_id id);
 void rest_remove(tree_slot *s, block_id id);
 
 /* ---- tree_walk.c */

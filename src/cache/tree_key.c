@@ -29,7 +29,7 @@ static void gather(const kv_node *n, int64_t depth, int64_t from, const kv_node 
 
 void kv_tree_keys(const kv_tree *t, const kv_node *n, int64_t first, int64_t count, uint8_t (*out)[KEY_BYTES])
 {
-    assert(first >= 0 && first + count <= kv_node_blocks(n));
+    assert(first >= 0 && first + count <= kv_node_blocks(n) && !n->tail_rows);
     const kv_node *group[GROUP], *root = n;
     int64_t depth = 0;
     for (; root->parent; root = root->parent) depth++;

@@ -12,7 +12,8 @@ int order_compare(const kv_tree *t, const kv_node *a, const kv_node *b)
 {
     int shared;
     if (!a->parent) return a->salt < b->salt ? -1 : a->salt > b->salt;
-    return compare_tokens(node_tokens(t, a), node_tokens(t, b), t->block_tokens, &shared);
+    int64_t n = node_first_tokens(t, a), n_b = node_first_tokens(t, b); /* no one begins as the other does (T1) */
+    return compare_tokens(node_tokens(t, a), node_tokens(t, b), n < n_b ? n : n_b, &shared);
 }
 
 /* Parts the treap at top into those before n and those after it. */
@@ -104,14 +105,13 @@ kv_node *order_nearest(const kv_tree *t, kv_node *top, const int32_t *ids, int64
 {
     kv_node *best = NULL;
     *shared = 0;
-    if (n > t->block_tokens) n = t->block_tokens;
-    while (top && *shared < n) {
-        int common, order = compare_tokens(ids, node_tokens(t, top), n, &common);
-        if (common > *shared) {
-            best = top;
-            *shared = common;
-        }
-        top = order < 0 ? top->left : top->right;
+    for (int order = 1; top && order && n; top = order < 0 ? top->left : top->right) {
+        int64_t has = node_first_tokens(t, top);
+        int common;
+        order = compare_tokens(ids, node_tokens(t, top), has < n ? has : n, &common);
+        if (common <= *shared) continue;
+        best = top;
+        *shared = common;
     }
     return best;
 }

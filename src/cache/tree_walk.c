@@ -31,6 +31,7 @@ void kv_tree_walk(const kv_tree *t, bool (*fn)(void *user, const kv_node_info *n
             .depth = n->parent ? depth : 0,
             .ids = n->parent ? node_tokens(t, n) : NULL,
             .n_blocks = n->n,
+            .tail_rows = (int)n->tail_rows,
             .first_block = n->first,
             .locks = (int)n->locks,
             .n_children = (int)n->n_children,

@@ -10,7 +10,8 @@
  *
  * N1 What a session says depends on its tokens and parameters alone: not on the other sessions, the chunk or the team
  *    (I5).
- * N2 Decoding allocates nothing, apart from text that grows and the tree's record of a block that is full.
+ * N2 Decoding allocates nothing, apart from text that grows and the tree's record of a block that is full, or of the last
+ *    one when the answer ends.
  * N3 ids [0, kv length) are in the cache; the rest is pending.
  * N4 A prompt and its answer are at most `context` tokens together, whoever asks: n tokens of prompt leave context - n
  *    for the answer, and one that leaves none begins only where no answer is wanted (max_tokens 0). OVERFLOW_WINDOW

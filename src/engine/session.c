@@ -68,10 +68,12 @@ static void enter_batch(session *s)
     s->e->n_running++;
 }
 
+/* The rows of a session that failed mean nothing; others may find the rest. */
 static void leave_batch(session *s)
 {
     status ignored = STATUS_INIT; /* everything can always be cut off */
-    kv_seq_truncate(s->seq, 0, &ignored);
+    if (s->finish == FINISH_ERROR) kv_seq_truncate(s->seq, 0, &ignored);
+    else kv_seq_retire(s->seq, s->ids);
     s->e->n_running -= s->running;
     s->running = false;
 }

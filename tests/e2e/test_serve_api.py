@@ -101,7 +101,27 @@ def test_cached_tokens(server):
     assert second["usage"]["prompt_tokens_details"]["cached_tokens"] == n - 1  # the last token is always computed
     assert text(first) == text(second)
     longer = server.complete(prompt + text(first) + " And more.")
-    assert n < longer["usage"]["prompt_tokens_details"]["cached_tokens"] < n + 32
+    assert longer["usage"]["prompt_tokens_details"]["cached_tokens"] == n + 31  # the answer's last token was never computed
+
+
+def cached(answer):
+    return answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def test_turns_compute_their_new_tokens_alone(server):
+    ids, rows = server.post("/tokenize", {"content": "A conversation of its own, told in tokens."}).json["tokens"], 0
+    for turn in range(4):
+        answer = server.post("/v1/completions", {"prompt": ids, "max_tokens": 1, "temperature": 0, "ignore_eos": True}).json
+        assert turn == 0 or cached(answer) == rows
+        rows = len(ids)  # computed so far: the answer's one token is not
+        ids = ids + server.post("/tokenize", {"content": text(answer)}).json["tokens"] + [100 + turn] * (turn + 5)
+
+
+def test_a_repeated_prompt_is_cached_to_its_last_token(server):
+    for prompt in ("Short of a block", "Some words that come again, " * 9 + "and one token is the answer"):
+        first, again = (server.complete(prompt, max_tokens=1) for _ in range(2))
+        assert cached(again) == first["usage"]["prompt_tokens"] - 1 > cached(first)
+        assert text(again) == text(first)
 
 
 def test_cache_salt_separates_tenants(server):

@@ -112,8 +112,8 @@ static void finished_answers_stay_findable(void **state)
         talk_answer(&k, e, ids, 150, &p);
         assert_int_equal(stats_of(&k).reused_tokens, 0);
         talk_answer(&k, e, ids, 150, &p);
-        assert_int_equal(stats_of(&k).reused_tokens, 144);
-        talk_answer(&k, e, ids, 144, &p); /* the last token is always computed */
+        assert_int_equal(stats_of(&k).reused_tokens, 149); /* the last token is always computed */
+        talk_answer(&k, e, ids, 144, &p);
         assert_int_equal(stats_of(&k).reused_tokens, 143);
         talk_answer(&k, e, other, 150, &p);
         assert_int_equal(stats_of(&k).reused_tokens, 105); /* six blocks and nine rows of the seventh */

@@ -349,10 +349,8 @@ static void check_reuse(talk_world *w, const model *m, bool windowed)
         for (int j = 0; j < turns[i].n; j++) prompt[j] = j < turns[i].other_from ? ids[j] : (ids[j] + 1) % TINY_TOKENS;
         talk_answer(&k, e, prompt, (size_t)turns[i].n, &p);
         int64_t reused = session_get_stats(k.s).reused_tokens;
-        if (windowed && reused == 0) {
-        } /* the window may have moved past the place */
-        else
-            assert_int_equal(reused, turns[i].reused);
+        if (windowed && turns[i].n == 20) assert_int_equal(reused, 0); /* the window has moved past the place */
+        else assert_int_equal(reused, turns[i].reused);
         assert_int_equal(session_get_stats(k.s).prompt_tokens, turns[i].n);
         assert_int_equal(k.progress_total, turns[i].n - reused);
         assert_int_equal(k.progress_done, k.progress_total);
@@ -368,7 +366,7 @@ static void check_reuse(talk_world *w, const model *m, bool windowed)
     memcpy(next, said, n * sizeof *next);
     next[n] = 3;
     talk_answer(&k, e, next, n + 1, &p);
-    assert_int_equal(session_get_stats(k.s).reused_tokens, (n - 1) / 16 * 16); /* the last token was never computed */
+    assert_int_equal(session_get_stats(k.s).reused_tokens, n - 1); /* the last token was never computed */
     session_free(k.s);
     engine_free(e);
 }

@@ -1,5 +1,5 @@
 /* The radix tree against a flat map of prefixes: random sequences that start, grow, fork, move their window on, end,
- * while blocks are evicted and allocations fail. TEST_FULL makes it a million operations. */
+ * leaving tails, while blocks are evicted and allocations fail. TEST_FULL makes it a million operations. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,10 +14,10 @@
 enum { B = 4, SLOTS = 2, MAX_BLOCKS = 10, MAX_IDS = MAX_BLOCKS * B, SEQS = 6, ENTRIES = 256 };
 static const uint32_t pool_blocks[SLOTS] = {56, 40};
 
-/* One block of the map: the prefix of k blocks that ends with it. */
+/* One block of the map: the prefix of k blocks that ends with it; of a tail, `rows` of the last one. */
 typedef struct entry {
     uint64_t salt, used;
-    int k, locks, hits, priority;
+    int k, rows, locks, hits, priority;
     int32_t ids[MAX_IDS];
     block_id blocks[SLOTS];
 } entry;
@@ -43,7 +43,7 @@ typedef struct world {
     sequence seqs[SEQS];
     uint64_t clock;
     uint32_t random;
-    int made_out_of_memory;
+    int made_out_of_memory, n_tails, n_taken;
 } world;
 
 static uint32_t draw(world *w, uint32_t n)
@@ -54,9 +54,14 @@ static uint32_t draw(world *w, uint32_t n)
 
 /* ---- The map. */
 
+static int full_blocks(const entry *e)
+{
+    return e->rows == B ? e->k : e->k - 1;
+}
+
 static bool is_prefix(const entry *e, uint64_t salt, const int32_t *ids, int k)
 {
-    return e->salt == salt && e->k >= k && memcmp(e->ids, ids, (size_t)k * B * sizeof *ids) == 0;
+    return e->salt == salt && full_blocks(e) >= k && memcmp(e->ids, ids, (size_t)k * B * sizeof *ids) == 0;
 }
 
 static entry *find(world *w, uint64_t salt, const int32_t *ids, int k)
@@ -66,9 +71,18 @@ static entry *find(world *w, uint64_t salt, const int32_t *ids, int k)
     return NULL;
 }
 
+/* Tokens of its last block that ids [n] begin with, where ids have the same blocks before it; else -1. */
+static int shared_rows(const entry *e, uint64_t salt, const int32_t *ids, int n)
+{
+    int at = (e->k - 1) * B, shared = 0;
+    if (!is_prefix(e, salt, ids, e->k - 1)) return -1;
+    while (at + shared < n && shared < e->rows && ids[at + shared] == e->ids[at + shared]) shared++;
+    return shared;
+}
+
 static bool is_leaf(world *w, const entry *e)
 {
-    for (int i = 0; i < w->n_map; i++)
+    for (int i = 0; e->rows == B && i < w->n_map; i++)
         if (w->map[i].k > e->k && is_prefix(&w->map[i], e->salt, e->ids, e->k)) return false;
     return e->locks == 0;
 }
@@ -150,7 +164,7 @@ static void check_match(world *w, uint64_t salt, const int32_t *ids, int n)
 {
     kv_match m = kv_tree_match(w->tree, salt, ids, n);
     int walked = 0, best = 0, most = 0;
-    bool served = false, lacking = false;
+    bool served = false, lacking = false, seen = true; /* seen: all blocks that the window sees from the rows' end */
     for (entry *e; (walked + 1) * B <= n && (e = find(w, salt, ids, walked + 1)) != NULL;) {
         bool usable = true;
         walked++;
@@ -160,20 +174,21 @@ static void check_match(world *w, uint64_t salt, const int32_t *ids, int n)
                     usable &= find(w, salt, ids, row / B + 1)->blocks[slot] != BLOCK_NONE;
         if (usable) best = walked;
     }
-    assert_int_equal(m.n_blocks, best);
     for (int i = 0; i < w->n_map; i++) {
         const entry *e = &w->map[i];
-        if (e->k != walked + 1 || !is_prefix(e, salt, ids, walked)) continue;
-        int shared = 0;
-        while (walked * B + shared < n && shared < B && ids[walked * B + shared] == e->ids[walked * B + shared])
-            shared++;
+        int shared = e->k == walked + 1 ? shared_rows(e, salt, ids, n) : -1;
+        if (shared < 0) continue;
         bool has = e->blocks[0] != BLOCK_NONE && e->blocks[1] != BLOCK_NONE;
         if (shared > most) served = lacking = false;
         if (shared >= most) most = shared, served |= has, lacking |= !has;
     }
-    if (best < walked || most == 0) assert_int_equal(m.rows, 0);
+    for (int row = 0; row < walked * B; row++)
+        if (row > walked * B + most - w->window) seen &= find(w, salt, ids, row / B + 1)->blocks[1] != BLOCK_NONE;
+    if (!seen || most == 0) assert_int_equal(m.rows, 0);
     else if (m.rows == 0) assert_true(lacking);
-    else assert_true(m.rows == most && served && m.n_blocks == best);
+    else assert_true(m.rows == most && served);
+    if (m.rows) best = walked;
+    assert_int_equal(m.n_blocks, best);
     for (int slot = 0; m.rows && slot < SLOTS; slot++) {
         block_id id;
         kv_tree_blocks(w->tree, m.next, slot, best, 1, &id);
@@ -202,12 +217,13 @@ static bool check_node(void *user, const kv_node_info *n)
         assert_int_equal(any->blocks[1], n->blocks[1][i]);
         assert_int_equal(any->k, n->first_block + i + 1);
         assert_true(any->salt == n->salt);
-        assert_memory_equal(any->ids + (any->k - 1) * B, n->ids + i * B, B * sizeof(int32_t));
+        assert_int_equal(any->rows, n->tail_rows ? n->tail_rows : B);
+        assert_memory_equal(any->ids + (any->k - 1) * B, n->ids + i * B, (size_t)any->rows * sizeof(int32_t));
         assert_int_equal(any->hits, n->hits);
         assert_int_equal(any->locks, i + 1 == n->n_blocks ? n->locks : 0);
     }
     memcpy(path, any->ids, sizeof path);
-    for (int k = 1; k <= any->k; k++) assert_non_null(find(v->w, n->salt, path, k));
+    for (int k = 1; k <= full_blocks(any); k++) assert_non_null(find(v->w, n->salt, path, k));
     return true;
 }
 
@@ -218,7 +234,11 @@ static void check_all(world *w)
     visit v = {w, 0};
     kv_tree_walk(w->tree, check_node, &v);
     assert_int_equal(v.n, w->n_map);
-    assert_int_equal(kv_tree_count(w->tree).blocks, w->n_map);
+    kv_tree_counts c = kv_tree_count(w->tree);
+    int n_tails = 0;
+    for (int i = 0; i < w->n_map; i++) n_tails += w->map[i].rows < B;
+    assert_int_equal(c.blocks, w->n_map);
+    assert_int_equal(c.tails, n_tails);
     for (int slot = 0; slot < SLOTS; slot++) {
         uint32_t refs[64] = {0};
         for (int i = 0; i < SEQS; i++)
@@ -241,8 +261,12 @@ static bool forget_resting(world *w, int list)
     if (w->n_rests[list] == 0) return false;
     block_id id = w->rests[list][0];
     map_wake(w, id);
-    for (int i = 0; i < w->n_map; i++)
-        if (w->map[i].blocks[1] == id) w->map[i].blocks[1] = BLOCK_NONE;
+    for (int i = 0; i < w->n_map; i++) {
+        if (w->map[i].blocks[1] != id) continue;
+        w->map[i].blocks[1] = BLOCK_NONE;
+        if (w->map[i].rows < B) forget(w, &w->map[i]);
+        break;
+    }
     return true;
 }
 
@@ -288,12 +312,32 @@ static int draw_prompt(world *w, int32_t *ids, uint64_t *salt)
     return n > kept ? n : kept;
 }
 
+static entry *entry_of(world *w, block_id first_slot)
+{
+    entry *e = w->map;
+    while (e->blocks[0] != first_slot) e++;
+    return e;
+}
+
+/* A match with rows of a tail may take it out of the tree, as a sequence without room for a copy does. */
+static void take_tail(world *w, kv_match m, const block_id blocks[SLOTS])
+{
+    for (int slot = 0; slot < SLOTS; slot++) hold(w, slot, blocks[slot]);
+    bool is_tail = entry_of(w, blocks[0])->rows < B;
+    assert_int_equal(kv_tree_take_tail(w->tree, m.next), is_tail);
+    if (is_tail) forget(w, entry_of(w, blocks[0]));
+    w->n_taken += is_tail;
+    for (int slot = 0; slot < SLOTS; slot++) release(w, slot, blocks[slot], false);
+}
+
 static void start(world *w, sequence *s)
 {
     status st = STATUS_INIT;
     int n = draw_prompt(w, s->ids, &s->salt), priority = (int)draw(w, 5) - 2;
     kv_match m = kv_tree_match(w->tree, s->salt, s->ids, n);
     check_match(w, s->salt, s->ids, n);
+    block_id next[SLOTS];
+    for (int slot = 0; m.rows && slot < SLOTS; slot++) kv_tree_blocks(w->tree, m.next, slot, m.n_blocks, 1, &next[slot]);
     if (draw(w, 4) == 0) mem_fail_after(1 + draw(w, 3));
     int rc = kv_tree_lock(w->tree, s->salt, &m, priority, &s->node, &st);
     mem_fail_after(0);
@@ -314,10 +358,70 @@ static void start(world *w, sequence *s)
     }
     use(w, s->salt, s->ids, s->n, true, priority);
     if (s->n) find(w, s->salt, s->ids, s->n)->locks++;
+    if (m.rows == 0) return;
+    entry *e = entry_of(w, next[0]);
+    if (e->rows < B) {
+        e->used = ++w->clock;
+        e->hits++;
+        if (e->priority < priority) e->priority = priority;
+    }
+    if (draw(w, 3) == 0) take_tail(w, m, next);
+}
+
+/* What a tail does to the map; whether the map keeps its blocks. */
+static bool map_insert_tail(world *w, const sequence *s, int rows, const block_id blocks[SLOTS], int priority)
+{
+    entry *e = NULL, *shorter = NULL;
+    for (entry *at = w->map; at < w->map + w->n_map; at++) {
+        int shared = at->k == s->n + 1 ? shared_rows(at, s->salt, s->ids, s->n * B + rows) : -1;
+        if (shared == rows) e = at;
+        else if (shared == at->rows) shorter = at;
+    }
+    bool is_new = !e;
+    if (!is_new && e->rows > rows) return false;
+    if (is_new && shorter) {
+        e = shorter;
+        map_wake(w, e->blocks[1]);
+    } else if (is_new) {
+        e = &w->map[w->n_map++];
+        *e = (entry){.salt = s->salt, .k = s->n + 1, .priority = EVICT_NO_PRIORITY};
+    }
+    if (is_new) {
+        e->rows = rows;
+        memcpy(e->ids, s->ids, sizeof e->ids);
+        memcpy(e->blocks, blocks, sizeof e->blocks);
+    }
+    e->used = ++w->clock;
+    if (e->priority < priority) e->priority = priority;
+    return is_new;
+}
+
+/* The sequence lets go in the middle of a block. */
+static void leave_tail(world *w, sequence *s)
+{
+    status st = STATUS_INIT;
+    int rows = 1 + (int)draw(w, B - 1), priority = (int)draw(w, 5) - 2;
+    block_id blocks[SLOTS] = {take(w, 0), BLOCK_NONE};
+    if (blocks[0] != BLOCK_NONE) blocks[1] = take(w, 1);
+    for (int i = 0; i < rows; i++)
+        if (draw(w, 4) == 0) s->ids[s->n * B + i] = (int32_t)draw(w, 2) * 5 - 3;
+    if (blocks[1] != BLOCK_NONE) {
+        if (draw(w, 4) == 0) mem_fail_after(1 + draw(w, 3));
+        int rc = kv_tree_insert_tail(w->tree, s->node, s->ids + s->n * B, rows, blocks, priority, &st);
+        mem_fail_after(0);
+        w->made_out_of_memory += rc == ST_NOMEM;
+        assert_true(rc == ST_OK || rc == ST_NOMEM);
+        bool kept = !rc && map_insert_tail(w, s, rows, blocks, priority);
+        w->n_tails += kept;
+        for (int slot = 0; slot < SLOTS; slot++) assert_int_equal(pool_kept(w->pools[slot], blocks[slot]), kept);
+    }
+    for (int slot = 0; slot < SLOTS; slot++)
+        if (blocks[slot] != BLOCK_NONE) release(w, slot, blocks[slot], false);
 }
 
 static void end(world *w, sequence *s)
 {
+    if (s->in_tree == s->n && s->n < MAX_BLOCKS && draw(w, 4)) leave_tail(w, s);
     for (int slot = 0; slot < SLOTS; slot++)
         for (int k = s->n - 1; k >= 0; k--)
             if (s->table[slot][k] != BLOCK_NONE) release(w, slot, s->table[slot][k], false);
@@ -335,8 +439,12 @@ static void map_insert(world *w, sequence *s, block_id fresh[SLOTS][MAX_BLOCKS])
     for (int k = s->in_tree; k < s->n; k++) {
         entry *e = find(w, s->salt, s->ids, k + 1);
         if (!e) {
+            for (int i = w->n_map - 1; i >= 0; i--) /* a tail gives way to the block that begins as it does */
+                if (w->map[i].k == k + 1 && w->map[i].rows < B &&
+                    shared_rows(&w->map[i], s->salt, s->ids, s->n * B) == w->map[i].rows)
+                    forget(w, &w->map[i]);
             e = &w->map[w->n_map++];
-            *e = (entry){.salt = s->salt, .k = k + 1, .priority = EVICT_NO_PRIORITY, .used = w->clock};
+            *e = (entry){.salt = s->salt, .k = k + 1, .rows = B, .priority = EVICT_NO_PRIORITY, .used = w->clock};
             memcpy(e->ids, s->ids, (size_t)e->k * B * sizeof *e->ids);
             for (int slot = 0; slot < SLOTS; slot++) e->blocks[slot] = s->table[slot][k];
         }
@@ -457,7 +565,7 @@ static void operate(world *w)
     check_match(w, salt, ids, n);
 }
 
-static void run(const evict_policy *policy, int n, uint32_t seed)
+static void run(const evict_policy *policy, int n, uint32_t seed, int *n_taken, int *n_absorbed)
 {
     static world w;
     uint64_t live = mem_stats().live;
@@ -478,6 +586,9 @@ static void run(const evict_policy *policy, int n, uint32_t seed)
         check_all(&w);
     }
     assert_true(w.made_out_of_memory > n / 300);
+    assert_true(w.n_tails > n / 100);
+    *n_taken += w.n_taken;
+    *n_absorbed += (int)kv_tree_count(w.tree).absorbed - w.n_taken;
     assert_true(kv_tree_count(w.tree).evicted > (uint64_t)n / 8);
     assert_true(kv_tree_count(w.tree).evicted_behind > (uint64_t)n / 50);
     for (int i = 0; i < SEQS; i++)
@@ -495,10 +606,11 @@ static void test_random_operations(void **state)
 {
     (void)state;
     const evict_policy *p;
-    int n = getenv("TEST_FULL") ? 1000000 : 48000, n_policies = 0;
+    int n = getenv("TEST_FULL") ? 1000000 : 48000, n_policies = 0, n_taken = 0, n_absorbed = 0;
     while (evict_policy_at(n_policies)) n_policies++;
     for (int i = 0; (p = evict_policy_at(i % n_policies)) != NULL && i < 4 * n_policies; i++)
-        run(p, n / n_policies / 4, 1 + (uint32_t)i);
+        run(p, n / n_policies / 4, 1 + (uint32_t)i, &n_taken, &n_absorbed);
+    assert_true(n_taken > n / 1000 && n_absorbed > n / 1000);
 }
 
 int main(void)

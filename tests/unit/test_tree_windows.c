@@ -87,7 +87,8 @@ static void test_windows(void **state)
     assert_match(&f, 1, "aaaabbbb", 0, 0);       /* needs a and b */
     assert_match(&f, 1, "aaaabbxx", 0, 0);
     assert_true(kv_tree_evict(f.t, 1)); /* b */
-    assert_match(&f, 1, "aaaabbbbccccdd", 0, 0);
+    assert_match(&f, 1, "aaaabbbbccccdd", 3, 2); /* from the end of the two rows c is enough */
+    assert_match(&f, 1, "aaaabbbbccccx", 0, 0);  /* from before them it is not */
     assert_match(&f, 1, "aaaabbbbccccddddx", 4, 0);
     assert_match(&f, 1, "aaaabbbbccccddddeeeex", 5, 0);
     assert_int_equal(kv_tree_count(f.t).evicted_behind, 2);
