@@ -50,6 +50,7 @@ def environment(mutable=False):
     kind = jinja2.sandbox.SandboxedEnvironment if mutable else jinja2.sandbox.ImmutableSandboxedEnvironment
     env = kind(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
     env.filters["tojson"] = tojson
+    env.filters["from_json"] = json.loads  # not Hugging Face's; templates that were written for llama.cpp use it
     env.globals["raise_exception"] = refuse
     env.globals["strftime_now"] = strftime_now
     return env

@@ -378,6 +378,9 @@ static void text_knows_where_it_is_from(void **state)
     origin("{{ l | map('upper') | join }}{{ l | sort | first }}", "AB<|Z|>ab<", "0000000000");
     origin("{{ [x[:1], 'a'] | unique | join }}{{ ['a', x[:1]] | unique | join }}", "aa", "01");
     origin("{{ l | length }}{{ l | select('string') | list | length }}{{ x | wordcount }}", "222", "111");
+    origin("{{ (m | tojson) | from_json }}{{ ('[1, ' ~ n ~ ', \"<' ~ x[0] ~ '\"]') | from_json | join }}",
+           "{'k': 'v', 'i': 7}142<a", "11011110111101110110010");
+    origin("{{ ('<' | safe) + x[:1] + '<' }}{{ (x[:1] | safe) + '<' }}", "<a&lt;a&lt;", "10111101111");
     /* methods */
     origin("{{ ('q' + x).upper() }}{{ ('Q' + x[:1]).lower() }}", "QAB<|Z|>qa", "1000000010");
     origin("{{ (x[:2] + 'Q').capitalize() }}{{ (x[:2] + ' q').title() }}", "AbqAb Q", "0010011");

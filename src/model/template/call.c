@@ -184,7 +184,12 @@ static int call_macro(interp *in, const macro *m, const call_args *args, value *
 int call_value(interp *in, value callee, const call_args *args, value *out)
 {
     if (callee.kind == V_MACRO) return call_macro(in, callee.macro, args, out);
-    if (callee.kind == V_FUNCTION) return call_builtin(in, callee.method->fn, callee.method->self, args, out);
+    if (callee.kind == V_FUNCTION) {
+        value self = callee.method->self;
+        if (call_builtin(in, callee.method->fn, self, args, out)) return in->code;
+        if (self.kind == V_STRING && self.markup && out->kind == V_STRING) out->markup = true;
+        return ST_OK;
+    }
     if (callee.kind == V_UNDEFINED) return op_undefined(in, callee);
     if (callee.kind == V_LOOP) return interp_fail(in, ST_UNSUPPORTED, "a recursive for loop is not supported");
     return interp_fail(in, ST_ARG, "a value of type %s cannot be called", value_type(callee));

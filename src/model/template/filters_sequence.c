@@ -194,6 +194,7 @@ static int filter_last(interp *in, value self, const builtin_args *args, value *
     if (interp_iterate(in, self, &items)) return in->code;
     if (items->n == 0) return no_item("last of an empty sequence", out);
     *out = items->items[items->n - 1];
+    if (self.kind == V_STRING) out->markup = self.markup; /* jinja2 indexes here, and walks for the first */
     return ST_OK;
 }
 
@@ -206,7 +207,9 @@ static int filter_reverse(interp *in, value self, const builtin_args *args, valu
     if (interp_iterate(in, self, &items)) return in->code;
     if (self.kind != V_STRING) return copy_items(in, items, true, generator ? LIST_PLAIN : LIST_GENERATOR, out);
     if (copy_items(in, items, true, LIST_PLAIN, &chars)) return in->code;
-    return string_join(in, value_literal("", 0), chars.list, out);
+    string_join(in, value_literal("", 0), chars.list, out);
+    out->markup = self.markup;
+    return in->code;
 }
 
 static int filter_unique(interp *in, value self, const builtin_args *args, value *out)
@@ -279,6 +282,16 @@ static int named_function(interp *in, const call_args *all, size_t at, bool test
     return ST_OK;
 }
 
+/* What map, select and their kin walk: nothing where the value is false (none, an empty text), as in jinja2. */
+static int walk(interp *in, value self, list **items)
+{
+    value empty;
+    if (value_truth(self)) return interp_iterate(in, self, items);
+    if (interp_list(in, LIST_PLAIN, 0, &empty)) return in->code;
+    *items = empty.list;
+    return ST_OK;
+}
+
 static int map_attribute(interp *in, const list *items, const call_args *all, list *to)
 {
     value path = value_of(V_ABSENT), fallback = value_of(V_ABSENT);
@@ -300,7 +313,8 @@ static int filter_map(interp *in, value self, const builtin_args *args, value *o
     list *items;
     const builtin *fn;
     call_args rest;
-    if (interp_iterate(in, self, &items) || interp_list(in, LIST_GENERATOR, 0, out)) return in->code;
+    if (walk(in, self, &items) || interp_list(in, LIST_GENERATOR, 0, out)) return in->code;
+    if (items->n == 0) return ST_OK;
     if (args->all->n_pos == 0) return map_attribute(in, items, args->all, out->list);
     if (named_function(in, args->all, 0, false, &fn, &rest)) return in->code;
     for (size_t i = 0; i < items->n; i++) {
@@ -317,7 +331,8 @@ static int keep(interp *in, value self, const call_args *all, bool by_attribute,
     const builtin *fn = NULL;
     call_args rest;
     if (by_attribute && all->n_pos == 0) return interp_fail(in, ST_ARG, "selectattr and rejectattr need an attribute");
-    if (interp_iterate(in, self, &items) || interp_list(in, LIST_GENERATOR, 0, out)) return in->code;
+    if (walk(in, self, &items) || interp_list(in, LIST_GENERATOR, 0, out)) return in->code;
+    if (items->n == 0) return ST_OK;
     if (all->n_pos > by_attribute && named_function(in, all, by_attribute, true, &fn, &rest)) return in->code;
     for (size_t i = 0; i < items->n; i++) {
         value v = items->items[i];

@@ -7,31 +7,42 @@
 
 /* Filters from one value to one value: text and numbers. A value that is not text is taken as str() prints it. */
 
+/* What jinja2 does with a text's own methods stays marked safe. */
+static int as_marked(const interp *in, value self, value *out)
+{
+    out->markup = self.kind == V_STRING && self.markup;
+    return in->code;
+}
+
 static int filter_trim(interp *in, value self, const builtin_args *args, value *out)
 {
     value s;
-    return to_string(in, self, &s) ? in->code : string_trim(in, s, args->arg[0], TRIM_LEFT | TRIM_RIGHT, out);
+    if (to_string(in, self, &s) || string_trim(in, s, args->arg[0], TRIM_LEFT | TRIM_RIGHT, out)) return in->code;
+    return as_marked(in, self, out);
 }
 
 static int filter_upper(interp *in, value self, const builtin_args *args, value *out)
 {
     (void)args;
     value s;
-    return to_string(in, self, &s) ? in->code : string_upper(in, s, out);
+    if (to_string(in, self, &s) || string_upper(in, s, out)) return in->code;
+    return as_marked(in, self, out);
 }
 
 static int filter_lower(interp *in, value self, const builtin_args *args, value *out)
 {
     (void)args;
     value s;
-    return to_string(in, self, &s) ? in->code : string_lower(in, s, out);
+    if (to_string(in, self, &s) || string_lower(in, s, out)) return in->code;
+    return as_marked(in, self, out);
 }
 
 static int filter_capitalize(interp *in, value self, const builtin_args *args, value *out)
 {
     (void)args;
     value s;
-    return to_string(in, self, &s) ? in->code : string_capitalize(in, s, out);
+    if (to_string(in, self, &s) || string_capitalize(in, s, out)) return in->code;
+    return as_marked(in, self, out);
 }
 
 static int filter_title(interp *in, value self, const builtin_args *args, value *out)
@@ -74,7 +85,7 @@ static int filter_indent(interp *in, value self, const builtin_args *args, value
     else if (arg[0].kind != V_ABSENT && to_integer(in, arg[0], &width)) return in->code;
     for (int64_t i = 0; arg[0].kind != V_STRING && i < width && !interp_spend(in, 1); i++) text_puts(in, &pad, " ");
     bool blank = value_truth(arg[2]), first = true, more = true;
-    value indentation;
+    value indentation, whole = self;
     if (text_done(in, &pad, &indentation)) return in->code;
     if (value_truth(arg[1])) text_add(in, &t, indentation);
     interp_spend(in, self.n / 8);
@@ -88,27 +99,13 @@ static int filter_indent(interp *in, value self, const builtin_args *args, value
         first = false;
         interp_spend(in, 1);
     }
-    return text_done(in, &t, out);
+    return text_done(in, &t, out) ? in->code : as_marked(in, whole, out);
 }
 
 static int filter_escape(interp *in, value self, const builtin_args *args, value *out)
 {
     (void)args;
-    static const char from[] = "&<>'\"";
-    static const char *const to[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
-    value s;
-    text t = {0};
-    *out = self;
-    if (self.kind == V_STRING && self.markup) return ST_OK;
-    if (to_string(in, self, &s) || interp_spend(in, s.n / 8)) return in->code;
-    for (size_t i = 0; i < s.n && !in->code; i++) {
-        const char *at = s.s[i] ? strchr(from, s.s[i]) : NULL;
-        if (at) text_bytes(in, &t, to[at - from], strlen(to[at - from]), value_trusted(s, i, 1));
-        else text_add(in, &t, value_slice(s, i, 1));
-    }
-    text_done(in, &t, out);
-    out->markup = true;
-    return in->code;
+    return string_escape(in, self, out);
 }
 
 static int filter_safe(interp *in, value self, const builtin_args *args, value *out)
@@ -146,6 +143,12 @@ static int filter_wordcount(interp *in, value self, const builtin_args *args, va
 static int filter_tojson(interp *in, value self, const builtin_args *args, value *out)
 {
     return string_json(in, self, args->arg, out);
+}
+
+static int filter_from_json(interp *in, value self, const builtin_args *args, value *out)
+{
+    (void)args;
+    return json_value(in, self, out);
 }
 
 static int filter_format(interp *in, value self, const builtin_args *args, value *out)
@@ -268,6 +271,7 @@ const builtin filters_text[] = {
     {"string", "", 0, filter_string},
     {"wordcount", "", 0, filter_wordcount},
     {"tojson", "ensure_ascii indent separators sort_keys", 0, filter_tojson},
+    {"from_json", "", 0, filter_from_json},
     {"format", NULL, 0, filter_format},
     {"int", "default base", 0, filter_int},
     {"float", "default", 0, filter_float},

@@ -3,7 +3,7 @@
  * Owns: the arena of every value, text and variable that the render makes.
  *
  *      interp.c  statements, scopes, loops          eval.c   expressions        call.c  arguments, macros, functions
- *      ops.c     + - * == < in . [] [:]             text.c   text of a value    json.c  tojson
+ *      ops.c     + - * == < in . [] [:]             text.c   text of a value    json*.c tojson, from_json
  *      filters_*.c, tests.c, methods_*.c, globals.c, format.c                   tables of what may be called
  *
  *      scope (for body) -> scope (macro call) -> scope (template) -> the caller's map -> global functions
@@ -123,7 +123,7 @@ int interp_push(interp *in, list *l, value v);
 int interp_map(interp *in, value *out);
 int check_mutable(interp *in, bool frozen);
 
-/* Text (text.c, json.c). After a failure text_* do nothing; text_done returns the code. */
+/* Text (text.c, json.c, json_parse.c). After a failure text_* do nothing; text_done returns the code. */
 void text_add(interp *in, text *t, value s);
 void text_puts(interp *in, text *t, const char *s); /* the interpreter's own words: trusted */
 void text_bytes(interp *in, text *t, const char *s, size_t n, bool trusted);
@@ -133,6 +133,7 @@ void text_repr(interp *in, text *t, value v);
 int text_done(interp *in, text *t, value *out);
 int to_string(interp *in, value v, value *out);
 int string_json(interp *in, value v, const value arg[PARAMS_MAX], value *out);
+int json_value(interp *in, value s, value *out);
 
 /* Numbers from arguments. */
 int to_integer(interp *in, value v, int64_t *out);

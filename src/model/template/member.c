@@ -37,6 +37,7 @@ int check_mutable(interp *in, bool frozen)
 static int characters(interp *in, value s, list **out)
 {
     value l = {0};
+    s.markup = false; /* as Python walks a string */
     if (interp_spend(in, s.n) || interp_list(in, LIST_PLAIN, 0, &l)) return in->code;
     for (size_t i = 0; i < s.n;) {
         uint32_t cp;
@@ -155,8 +156,9 @@ static bool find_method(interp *in, value object, value name, value *out)
     *m = (method){fn, object};
     if (fn->fn == method_missing)
         interp_fail(in, ST_UNSUPPORTED, "the method %s of %s is not supported", fn->name, value_type(object));
-    else if (object.kind == V_STRING && object.markup)
-        interp_fail(in, ST_UNSUPPORTED, "a method of text marked safe is not supported");
+    else if (object.kind == V_STRING && object.markup &&
+             (value_equals_text(name, "join") || value_equals_text(name, "format")))
+        interp_fail(in, ST_UNSUPPORTED, "the method %s of text marked safe is not supported", fn->name);
     *out = (value){.kind = V_FUNCTION, .method = m};
     return true;
 }
@@ -306,7 +308,9 @@ static int slice_text(interp *in, value s, const value part[3], value *out)
     text t = {0};
     if (characters(in, s, &chars)) return in->code;
     for (int64_t i = start; step > 0 ? i < stop : i > stop; i += step) text_add(in, &t, chars->items[i]);
-    return text_done(in, &t, out);
+    text_done(in, &t, out);
+    out->markup = s.markup;
+    return in->code;
 }
 
 int get_slice(interp *in, value object, const value part[3], value *out)

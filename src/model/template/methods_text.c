@@ -112,7 +112,9 @@ static int str_replace(interp *in, value self, const builtin_args *args, value *
     int64_t count = -1;
     if (need_string(in, arg[0], "replace") || need_string(in, arg[1], "replace")) return in->code;
     if (arg[2].kind != V_ABSENT && to_integer(in, arg[2], &count)) return in->code;
-    return string_replace(in, self, arg[0], arg[1], count, out);
+    value new = arg[1];
+    if (self.markup && string_escape(in, new, &new)) return in->code;
+    return string_replace(in, self, arg[0], new, count, out);
 }
 
 static int find(interp *in, value self, value needle, bool last, bool must, value *out)

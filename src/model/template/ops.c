@@ -1,7 +1,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/template/interp.h"
+#include "model/template/string_ops.h"
 #include "model/template/unicode.h"
 
 int op_undefined(interp *in, value v)
@@ -133,8 +133,9 @@ static bool is_concrete_list(value v)
 static int sequence_op(interp *in, int op, value a, value b, value *out)
 {
     text t = {0};
-    if ((a.kind == V_STRING && a.markup) || (b.kind == V_STRING && b.markup))
-        return interp_fail(in, ST_UNSUPPORTED, "an operation on text marked safe is not supported");
+    bool safe = (a.kind == V_STRING && a.markup) || (b.kind == V_STRING && b.markup);
+    if (op == '%' && a.kind == V_STRING && a.markup)
+        return interp_fail(in, ST_UNSUPPORTED, "'%%' behind text marked safe is not supported");
     if (op == '%' && a.kind == V_STRING) {
         call_args args = {.pos = &b, .n_pos = 1};
         if (b.kind == V_LIST && b.list->flavor == LIST_TUPLE)
@@ -142,9 +143,13 @@ static int sequence_op(interp *in, int op, value a, value b, value *out)
         return string_percent(in, a, &args, out);
     }
     if (op == '+' && a.kind == V_STRING && b.kind == V_STRING) {
+        /* Text that is safe stays so: what is added to it is escaped. */
+        if (safe && (string_escape(in, a, &a) || string_escape(in, b, &b))) return in->code;
         text_add(in, &t, a);
         text_add(in, &t, b);
-        return text_done(in, &t, out);
+        text_done(in, &t, out);
+        out->markup = safe;
+        return in->code;
     }
     if (op == '+' && is_concrete_list(a) && is_concrete_list(b) && a.list->flavor == b.list->flavor)
         return join_lists(in, a.list, 1, b.list, out);
@@ -153,7 +158,11 @@ static int sequence_op(interp *in, int op, value a, value b, value *out)
         a = b;
         b = swap;
     }
-    if (op == '*' && value_is_integer(b) && a.kind == V_STRING) return repeat_text(in, a, value_integer(b), out);
+    if (op == '*' && value_is_integer(b) && a.kind == V_STRING) {
+        repeat_text(in, a, value_integer(b), out);
+        out->markup = safe;
+        return in->code;
+    }
     if (op == '*' && value_is_integer(b) && is_concrete_list(a))
         return join_lists(in, a.list, value_integer(b), NULL, out);
     return bad_types(in, op, a, b);

@@ -116,6 +116,25 @@ int string_replace(interp *in, value s, value old, value new, int64_t count, val
     return text_done(in, &t, out);
 }
 
+int string_escape(interp *in, value v, value *out)
+{
+    static const char from[] = "&<>'\"";
+    static const char *const to[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+    value s;
+    text t = {0};
+    *out = v;
+    if (v.kind == V_STRING && v.markup) return ST_OK;
+    if (to_string(in, v, &s) || interp_spend(in, s.n / 8)) return in->code;
+    for (size_t i = 0; i < s.n && !in->code; i++) {
+        const char *at = s.s[i] ? strchr(from, s.s[i]) : NULL;
+        if (at) text_bytes(in, &t, to[at - from], strlen(to[at - from]), value_trusted(s, i, 1));
+        else text_add(in, &t, value_slice(s, i, 1));
+    }
+    text_done(in, &t, out);
+    out->markup = true;
+    return in->code;
+}
+
 int string_join(interp *in, value separator, const list *items, value *out)
 {
     text t = {0};

@@ -12,6 +12,8 @@ int string_capitalize(interp *in, value s, value *out);
 /* chars V_ABSENT or none: white space */
 int string_trim(interp *in, value s, value chars, int sides, value *out);
 int string_replace(interp *in, value s, value old, value new, int64_t count, value *out); /* count < 0: all */
+/* As HTML, marked safe; a text that is so already stays as it is. */
+int string_escape(interp *in, value v, value *out);
 int string_join(interp *in, value separator, const list *items, value *out);
 /* The line at *s and its end are taken off; false when there is nothing left. kept: bytes of the line with its end. */
 bool string_next_line(value *s, value *line, size_t *kept);
