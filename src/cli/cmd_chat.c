@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/nearest.h"
 #include "cli/answer.h"
 #include "cli/conversation.h"
 
@@ -55,6 +56,7 @@ static char *read_line(const chat *c, size_t *n_bytes)
         return NULL;
     }
     if (n && line[n - 1] == '\n') line[--n] = 0;
+    if (n && line[n - 1] == '\r') line[--n] = 0; /* of a file from elsewhere */
     *n_bytes = (size_t)n;
     return line;
 }
@@ -86,9 +88,30 @@ static void reset(chat *c)
     conversation_truncate(&c->conversation, system);
 }
 
-static bool is(const char *word, size_t n, const char *name)
+typedef enum command_rest { REST_NONE, REST_ANY, REST_FILE } command_rest;
+
+/* Whether `line` is this command, with what it takes behind its name. */
+static bool is(const char *line, const char *name, command_rest takes, status *st)
 {
-    return n == strlen(name) && memcmp(word, name, n) == 0;
+    size_t n = strcspn(line, " ");
+    const char *rest = line + n + strspn(line + n, " ");
+    if (n != strlen(name) || memcmp(line, name, n) != 0) return false;
+    if (takes == REST_NONE && *rest) status_set(st, ST_ARG, STATUS_NO_POS, "%s takes nothing; got '%s'", name, rest);
+    if (takes == REST_FILE && !*rest) status_set(st, ST_ARG, STATUS_NO_POS, "%s needs a file", name);
+    return true;
+}
+
+static void unknown_command(const char *line, status *st)
+{
+    static const char *const names[] = {"/reset", "/system", "/save", "/load", "/stats", "/help", "/quit"};
+    int n = (int)strcspn(line, " ");
+    nearest near;
+    char word[64];
+    snprintf(word, sizeof word, "%.*s", n, line);
+    nearest_init(&near, word);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) nearest_offer(&near, names[i]);
+    status_set(st, ST_ARG, STATUS_NO_POS, "there is no command '%s'%s%s%s; /help lists them", word,
+               near.best ? "; did you mean '" : "", near.best ? near.best : "", near.best ? "'?" : "");
 }
 
 /* A line that begins with a slash. Returns false to leave. */
@@ -96,18 +119,24 @@ static bool obey(chat *c, const char *line, status *st)
 {
     size_t n = strcspn(line, " ");
     const char *rest = line + n + strspn(line + n, " ");
-    bool known = true;
-    if (is(line, n, "/quit") || is(line, n, "/exit")) return false;
-    if (is(line, n, "/reset")) reset(c);
-    else if (is(line, n, "/system")) {
+    bool leaves = is(line, "/quit", REST_NONE, st) || is(line, "/exit", REST_NONE, st);
+    if (leaves) return st->code != ST_OK;
+    if (is(line, "/reset", REST_NONE, st)) {
+        if (st->code == ST_OK) reset(c);
+    } else if (is(line, "/system", REST_ANY, st)) {
         conversation_truncate(&c->conversation, 0);
         conversation_set_system(&c->conversation, rest, st);
-    } else if (is(line, n, "/save") && *rest) conversation_save(&c->conversation, rest, st);
-    else if (is(line, n, "/load") && *rest) conversation_load(&c->conversation, rest, st);
-    else if (is(line, n, "/stats")) print_stats(c);
-    else if (is(line, n, "/help")) fputs(help_text, stderr);
-    else known = false;
-    if (!known) fprintf(stderr, "there is no such command, or it lacks its file\n%s", help_text);
+    } else if (is(line, "/save", REST_FILE, st)) {
+        if (st->code == ST_OK) conversation_save(&c->conversation, rest, st);
+    } else if (is(line, "/load", REST_FILE, st)) {
+        if (st->code == ST_OK) conversation_load(&c->conversation, rest, st);
+    } else if (is(line, "/stats", REST_NONE, st)) {
+        if (st->code == ST_OK) print_stats(c);
+    } else if (is(line, "/help", REST_NONE, st)) {
+        if (st->code == ST_OK) fputs(help_text, stderr);
+    } else {
+        unknown_command(line, st);
+    }
     return true;
 }
 

@@ -145,6 +145,9 @@ static int add_parsed(conversation *c, const json_t *array, status *st)
         if (!json_is_string(role) || strlen(json_string_value(role)) != json_string_length(role) ||
             !json_is_string(content))
             return status_set(st, ST_FORMAT, i, "message %zu lacks a role or content text", i + 1);
+        if (json_object_size(m) > 2)
+            return status_set(st, ST_FORMAT, i,
+                              "message %zu has more than a role and a content, which a chat here can't keep", i + 1);
         if (conversation_add(c, json_string_value(role), json_string_value(content), json_string_length(content), st))
             return st->code;
     }

@@ -66,10 +66,28 @@ def test_input_that_can_not_be_read_or_has_odd_bytes(tmp_path):
     assert json.loads(saved.read_text())[0]["content"] == "a\0b"
 
 
-def test_system_stats_help_and_unknown_commands():
-    done = chat("/system You are a cat.", "Hi", "/stats", "/help", "/nonsense", "/quit", "never read")
-    assert "blocks in use" in done.stderr and "/reset" in done.stderr and "no such command" in done.stderr
+def test_system_stats_and_help():
+    done = chat("/system You are a cat.", "Hi", "/stats", "/help", "/quit", "never read")
+    assert "blocks in use" in done.stderr and "/reset" in done.stderr
     assert "3 messages" in done.stderr and done.stderr.count("prompt ") == 2
+
+
+def test_the_first_failure_ends_a_script(tmp_path):
+    for line, says in (("/nonsense", "there is no command '/nonsense'"), ("/rest", "did you mean '/reset'?"), ("/save", "/save needs a file"),
+                       ("/load ", "/load needs a file"), ("/quit now", "/quit takes nothing"), ("/", "there is no command '/'")):
+        assert says in failing(line, "never read"), line
+    (tmp_path / "calls").write_text('[{"role": "assistant", "content": "", "tool_calls": []}]')
+    assert "more than a role" in failing(f"/load {tmp_path}/calls", "never read")
+
+
+def test_lines_that_end_with_crlf(tmp_path):
+    saved = tmp_path / "talk.json"
+    unix = chat("/system Be brief.", "Hello", f"/save {saved}", "/quit")
+    messages = json.loads(saved.read_text())
+    saved.unlink()
+    windows = chat("/system Be brief.\r", "Hello\r", "\r", f"/save {saved}\r", "/quit\r", "never read\r")
+    assert windows.stdout == unix.stdout and json.loads(saved.read_text()) == messages and [p.name for p in tmp_path.iterdir()] == ["talk.json"]
+    assert [m["content"] for m in messages[:2]] == ["Be brief.", "Hello"]
 
 
 def test_a_base_model_says_that_it_has_no_template():
