@@ -108,28 +108,28 @@
          .min = 0,                                                                                                     \
          .max = 100,                                                                                                   \
          .help = "DRY: penalty on continuing a repeated run (0 = off)"},                                               \
-        {.name = "dry-base",                                                                                           \
+        {.name = "dry-base", .needs = "dry-multiplier",                                                                \
          .kind = OPTION_FLOAT,                                                                                         \
          .arg = "X",                                                                                                   \
          .fallback = "1.75",                                                                                           \
          .min = 1,                                                                                                     \
          .max = 100,                                                                                                   \
          .help = "DRY: grows by this factor with each token of the run"},                                              \
-        {.name = "dry-allowed-length",                                                                                 \
+        {.name = "dry-allowed-length", .needs = "dry-multiplier",                                                      \
          .kind = OPTION_INT,                                                                                           \
          .arg = "N",                                                                                                   \
          .fallback = "2",                                                                                              \
          .min = 0,                                                                                                     \
          .max = 1e9,                                                                                                   \
          .help = "DRY: runs shorter than this are free"},                                                              \
-        {.name = "dry-last-n",                                                                                         \
+        {.name = "dry-last-n", .needs = "dry-multiplier",                                                              \
          .kind = OPTION_INT,                                                                                           \
          .arg = "N",                                                                                                   \
          .fallback = "-1",                                                                                             \
          .min = -1,                                                                                                    \
          .max = 1e9,                                                                                                   \
          .help = "DRY: looks back this far (-1 = all)"},                                                               \
-        {.name = "dry-breaker",                                                                                        \
+        {.name = "dry-breaker", .needs = "dry-multiplier",                                                             \
          .kind = OPTION_STRING,                                                                                        \
          .arg = "TEXT",                                                                                                \
          .repeats = true,                                                                                              \
@@ -141,7 +141,7 @@
          .min = 0,                                                                                                     \
          .max = 1,                                                                                                     \
          .help = "XTC: chance to drop the likeliest tokens (0 = off)"},                                                \
-        {.name = "xtc-threshold",                                                                                      \
+        {.name = "xtc-threshold", .needs = "xtc-probability",                                                          \
          .kind = OPTION_FLOAT,                                                                                         \
          .arg = "P",                                                                                                   \
          .fallback = "0.1",                                                                                            \

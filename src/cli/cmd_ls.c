@@ -85,7 +85,8 @@ static int run(const args *a, status *st)
 }
 
 static const option_spec options[] = {
-    {.name = "names", .kind = OPTION_FLAG, .help = "print only the names of the models that are here, one a line"},
+    {.name = "names", .excludes = "json", .kind = OPTION_FLAG,
+     .help = "print only the names of the models that are here, one a line"},
     {.name = "json", .kind = OPTION_FLAG, .help = "print one JSON object: directory, models, catalogue"},
     {.name = NULL},
 };

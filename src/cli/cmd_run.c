@@ -30,6 +30,11 @@ static int encode(token_list *ids, const args *a, const model *m, const strbuf *
     const char *system = args_string(a, "system");
     const encode_options raw = {.add_special = true, .parse_special = args_flag(a, "parse-special")};
     conversation c;
+    if (system && *system && !m->chat_template && !args_given(a, "chat-template"))
+        return status_set(st, ST_ARG, STATUS_NO_POS,
+                          "%s has no chat template (a base model?), so a system message has no place; "
+                          "--chat-template FILE gives it one",
+                          m->name);
     if (args_flag(a, "raw") || (!m->chat_template && !args_given(a, "chat-template")))
         return tokenizer_encode(m->tok, strbuf_cstr(prompt), prompt->n_bytes, raw, ids, st);
     int rc = conversation_init(&c, m, args_string(a, "chat-template"), st);
@@ -103,7 +108,8 @@ static const option_spec options[] = {
      .kind = OPTION_FILE,
      .arg = "FILE",
      .help = "read the prompt from a file (- = standard input)"},
-    {.name = "raw", .kind = OPTION_FLAG, .help = "no chat template: the model goes on where the text stops"},
+    {.name = "raw", .excludes = "system|chat-template", .kind = OPTION_FLAG,
+     .help = "no chat template: the model goes on where the text stops"},
     PARSE_SPECIAL_OPTION,
     {.name = "system",
      .letter = 's',

@@ -5,13 +5,12 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "base/file.h"
 #include "base/mem.h"
+#include "cli/conversation.h"
 #include "cli/runtime.h"
 #include "fetch/progress.h"
 #include "serve/server.h"
 
-#define MAX_TEMPLATE_BYTES ((size_t)16 << 20)
 #define SPARE_FILES 64 /* besides connections: standard ones, the model, epoll, ... */
 
 typedef struct serving {
@@ -119,7 +118,7 @@ static int load(serving *s, const args *a, status *st)
                        .itl_target_s = args_float(a, "itl-target") / 1000,
                        .evict = evict_policy_get(args_string(a, "evict"))};
     const char *file = args_string(a, "chat-template");
-    if (file && file_read(&s->chat_template, file, MAX_TEMPLATE_BYTES, st)) return st->code;
+    if (file && chat_template_read(&s->chat_template, file, st)) return st->code;
     return runtime_open(&s->r, a, args_positional(a, 0), e, st);
 }
 

@@ -174,7 +174,8 @@ static const option_spec options[] = {
      .help = "type of a shape's weights: BF16, Q8_0, Q4_K... (default: BF16)"},
     {.name = "block-size", .kind = OPTION_INT, .arg = "N", .fallback = "16", .min = 8, .max = 256,
      .help = "tokens of a block: 8, 16, 32, 64, 128 or 256"},
-    {.name = "list", .kind = OPTION_FLAG, .help = "list the shapes that are built in"},
+    {.name = "list", .excludes = "context|batch|memory|weights|kv|block-size", .kind = OPTION_FLAG,
+     .help = "list the shapes that are built in"},
     {.name = "json", .kind = OPTION_FLAG, .help = "print JSON"},
     {.name = NULL},
 };

@@ -262,12 +262,13 @@ static int run_detokenize(const args *a, status *st)
 }
 
 static const option_spec tokenize_options[] = {
-    {.name = "jsonl", .kind = OPTION_FLAG, .help = "read one JSON string a line, print one JSON array of ids a line"},
+    {.name = "jsonl", .excludes = "json|count", .kind = OPTION_FLAG,
+     .help = "read one JSON string a line, print one JSON array of ids a line"},
     {.name = "special",
      .kind = OPTION_FLAG,
      .help = "add bos and eos as the model wants, recognize control tokens in the text"},
     {.name = "json", .kind = OPTION_FLAG, .help = "print one object: count, ids, pieces, dropped_bytes"},
-    {.name = "count", .kind = OPTION_FLAG, .help = "print only the number of tokens"},
+    {.name = "count", .excludes = "json", .kind = OPTION_FLAG, .help = "print only the number of tokens"},
     {0},
 };
 

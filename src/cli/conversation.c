@@ -10,11 +10,19 @@
 
 #define MAX_FILE_BYTES ((size_t)64 << 20)
 
+int chat_template_read(strbuf *out, const char *path, status *st)
+{
+    if (file_read(out, path, MAX_FILE_BYTES, st)) return st->code;
+    const char *text = strbuf_cstr(out);
+    if (strspn(text, " \t\r\n") < out->n_bytes) return ST_OK;
+    return status_set(st, ST_FORMAT, STATUS_NO_POS, "%s is empty; a chat template must write something", path);
+}
+
 static int read_template(tmpl **out, const char *path, status *st)
 {
     strbuf source;
     strbuf_init(&source, 0);
-    if (file_read(&source, path, MAX_FILE_BYTES, st) == ST_OK &&
+    if (chat_template_read(&source, path, st) == ST_OK &&
         tmpl_parse(out, strbuf_cstr(&source), source.n_bytes, st))
         status_prefix(st, "%s", path);
     strbuf_deinit(&source);

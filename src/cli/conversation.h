@@ -5,6 +5,7 @@
 #ifndef KVASIR_CLI_CONVERSATION_H
 #define KVASIR_CLI_CONVERSATION_H
 
+#include "base/strbuf.h"
 #include "cli/cli.h"
 #include "model/chat.h"
 #include "model/model.h"
@@ -16,6 +17,8 @@ typedef struct conversation {
     bool parse_special; /* control tokens that messages name are those tokens */
 } conversation;
 
+/* A template's source from a file, appended to out; one that is empty is ST_FORMAT. */
+int chat_template_read(strbuf *out, const char *path, status *st);
 /* template_file (may be NULL) overrides the model's own template. */
 int conversation_init(conversation *c, const model *m, const char *template_file, status *st);
 void conversation_deinit(conversation *c);

@@ -87,10 +87,25 @@ static int dispatch(int argc, char **argv)
     return usage_error("", &st);
 }
 
+/* A variable that nobody reads is a wish that nobody grants. Those of the tests are theirs. */
+static void name_unknown_variables(void)
+{
+    static const char *const known[] = {"KVASIR_MODELS=", "KVASIR_TESTS_", "KVASIR_TRACES="};
+    for (char **v = environ; *v; v++) {
+        bool ours = strncmp(*v, "KVASIR_", 7) == 0;
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+            ours = ours && strncmp(*v, known[i], strlen(known[i])) != 0;
+        if (ours)
+            fprintf(stderr, "kvasir: the variable %.*s is of no effect; the one there is is KVASIR_MODELS\n",
+                    (int)strcspn(*v, "="), *v);
+    }
+}
+
 int main(int argc, char **argv)
 {
     occupy_standard_descriptors();
     signal(SIGXFSZ, SIG_IGN); /* a file that reaches its limit is an error to tell, with the half of it removed */
     signal(SIGPIPE, SIG_DFL); /* whoever started us may have ignored it; then a reader that left would not stop us */
+    name_unknown_variables();
     return finish_stdout(dispatch(argc, argv));
 }

@@ -181,8 +181,10 @@ int option_check(const option_spec *o, const char *text, status *st)
     case OPTION_FILE:
         if (*text) return ST_OK;
         return status_set(st, ST_ARG, STATUS_NO_POS, "--%s takes a file's name, which is empty here", o->name);
-    case OPTION_FLAG:
-    case OPTION_STRING: break;
+    case OPTION_STRING: /* a text may be empty, a name can't */
+        if (*text || strcmp(o->arg, "TEXT") == 0) return ST_OK;
+        return status_set(st, ST_ARG, STATUS_NO_POS, "--%s takes %s, which is empty here", o->name, o->arg);
+    case OPTION_FLAG: break;
     }
     return ST_OK;
 }
@@ -307,6 +309,32 @@ static int check_positionals(const args *a, status *st)
     return ST_OK;
 }
 
+/* Whether the option of that name, which has n letters, was given. */
+static bool given_too(const args *a, const char *name, size_t n)
+{
+    for (int i = 0; i < a->n_given; i++)
+        if (strlen(a->given[i].option->name) == n && memcmp(a->given[i].option->name, name, n) == 0) return true;
+    return false;
+}
+
+/* What options say of each other. */
+static int check_together(const args *a, status *st)
+{
+    for (int i = 0; i < a->n_given; i++) {
+        const option_spec *o = a->given[i].option;
+        if (o->needs && !given_too(a, o->needs, strlen(o->needs)))
+            return status_set(st, ST_ARG, STATUS_NO_POS, "--%s is of no effect without --%s", o->name, o->needs);
+        for (const char *other = o->excludes; other && *other; other += *other == '|') {
+            size_t n = strcspn(other, "|");
+            if (given_too(a, other, n))
+                return status_set(st, ST_ARG, STATUS_NO_POS, "--%s and --%.*s can't go together", o->name, (int)n,
+                                  other);
+            other += n;
+        }
+    }
+    return ST_OK;
+}
+
 static bool defaults_hold(const command *c)
 {
     status st = STATUS_INIT;
@@ -332,7 +360,7 @@ int args_parse(args **out, const command *c, int argc, char *const *argv, status
         return status_nomem(st, n_given * sizeof *a->given);
     }
     parser p = {.a = a, .argc = argc, .argv = argv, .st = st};
-    if (parse_words(&p) || (!args_flag(a, "help") && check_positionals(a, st))) {
+    if (parse_words(&p) || (!args_flag(a, "help") && (check_together(a, st) || check_positionals(a, st)))) {
         args_free(a);
         return st->code;
     }
