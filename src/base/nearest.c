@@ -4,13 +4,9 @@
 #include <string.h>
 #include <strings.h>
 
-enum { NEAREST_MAX = 64 };
+#include "base/minmax.h"
 
-static int min3(int a, int b, int c)
-{
-    int m = a < b ? a : b;
-    return m < c ? m : c;
-}
+enum { NEAREST_MAX = 64 };
 
 static bool same_letter(char a, char b)
 {
@@ -30,7 +26,7 @@ static int edit_distance(const char *a, const char *b)
         row[0] = i;
         for (int j = 1; j <= m; j++) {
             int differs = !same_letter(a[i - 1], b[j - 1]);
-            row[j] = min3(above[j] + 1, row[j - 1] + 1, above[j - 1] + differs);
+            row[j] = (int)min_i64(min_i64(above[j], row[j - 1]) + 1, above[j - 1] + differs);
             bool swapped = i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) && same_letter(a[i - 2], b[j - 1]);
             if (swapped && above2[j - 2] + 1 < row[j]) row[j] = above2[j - 2] + 1;
         }

@@ -2,6 +2,8 @@
 
 #include <assert.h>
 
+#include "base/minmax.h"
+
 static uint64_t add_sat(uint64_t a, uint64_t b)
 {
     uint64_t c;
@@ -17,11 +19,6 @@ static uint64_t mul_sat(uint64_t a, uint64_t b)
 static uint64_t divide_up(uint64_t a, uint64_t b)
 {
     return a / b + (a % b != 0);
-}
-
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
 }
 
 uint64_t kv_row_elems(const kv_layout *l)

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "engine/forward_state.h"
 
 static bool rotates_windows_apart(const forward *f)
@@ -84,11 +85,6 @@ static float *floats(forward *f, int64_t rows, int64_t n)
     return arena_alloc(&f->memory, (size_t)rows * (size_t)n * sizeof(float), 64);
 }
 
-static int64_t largest(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static bool alloc_buffers(forward *f)
 {
     const arch_params *p = f->p;
@@ -128,7 +124,7 @@ static int alloc_plans(forward *f, int max_workers, status *st)
     for (int g = 0; g < f->groups->n; g++)
         if (attn_plan_new(&f->plans[g], f->ks, shape, max_workers, f->max_rows, f->max_seqs, (int)max_spans, st))
             return st->code;
-    int64_t k = largest(largest(p->d_model, p->d_ff), (int64_t)p->n_heads * p->d_v);
+    int64_t k = max_i64(max_i64(p->d_model, p->d_ff), (int64_t)p->n_heads * p->d_v);
     return product_scratch_init(&f->products, k, f->max_rows, st);
 }
 

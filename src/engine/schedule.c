@@ -2,13 +2,9 @@
 
 #include <limits.h>
 
+#include "base/minmax.h"
 #include "engine/engine_state.h"
 #include "engine/session.h"
-
-static int64_t lesser(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 static bool has_room(const engine *e, const session *s, int n)
 {
@@ -58,7 +54,7 @@ static bool make_room(engine *e, session *s, int n)
 static int add_session(engine *e, session *s, int64_t most)
 {
     int64_t pending = session_pending(s);
-    int n = (int)lesser(pending, most);
+    int n = (int)min_i64(pending, most);
     bool all_logits = s->params.prompt_logprobs && s->n_reported < s->n_prompt;
     status st = STATUS_INIT;
     if (n == 0 || !make_room(e, s, n)) return 0;
@@ -87,7 +83,7 @@ static bool prefix_is_coming(const engine *e, const session *s)
     for (const session *r = e->sessions; r; r = r->next) {
         if (!r->running || r->params.salt != s->params.salt || r->params.priority < s->params.priority) continue;
         if (!at_prompt(e, r)) continue;
-        int64_t same = 0, most = lesser(session_reusable(s), r->n_ids);
+        int64_t same = 0, most = min_i64(session_reusable(s), r->n_ids);
         while (same < most && r->ids[same] == s->ids[same]) same++;
         if (same / b * b > cached) return true;
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/minmax.h"
 
 #define GROUP_ROWS 16      /* query rows of one sequence that are walked together */
 #define SHARES_PER_SEQ 8   /* tiles of several sequences that one may be in, on average */
@@ -163,11 +164,6 @@ void attn_plan_row(attn_plan *p, const attn_row *row)
     p->seqs[row->seq].n_rows++;
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* What any row of the group sees of each kind: from the first index to the last. */
 static void find_ranges(const attn_plan *p, const plan_group *g, attn_range seen[ATTN_KINDS])
 {
@@ -176,7 +172,7 @@ static void find_ranges(const attn_plan *p, const plan_group *g, attn_range seen
         for (int i = g->first_row; i < g->first_row + g->n_rows; i++) {
             attn_range r = attn_row_range(&p->rows[p->order[i]], (attn_kind)k);
             if (r.lo >= r.hi) continue;
-            seen[k].lo = least(seen[k].lo, r.lo);
+            seen[k].lo = min_i64(seen[k].lo, r.lo);
             seen[k].hi = r.hi > seen[k].hi ? r.hi : seen[k].hi;
         }
     }
@@ -217,7 +213,7 @@ static void make_groups(attn_plan *p)
         const plan_seq *s = &p->seqs[i];
         for (int done = 0; done < s->n_rows; done += p->group_rows) {
             plan_group *g = &p->groups[p->n_groups++];
-            *g = (plan_group){s->first_row + done, (int)least(s->n_rows - done, p->group_rows), 0, 0, -1, 1};
+            *g = (plan_group){s->first_row + done, (int)min_i64(s->n_rows - done, p->group_rows), 0, 0, -1, 1};
             find_chunks(p, s, g);
         }
     }
@@ -272,7 +268,7 @@ static int64_t find_cost(const attn_plan *p, const plan_tile *t)
         for (int k = 0; k < ATTN_KINDS; k++) hi[k] = seen[k].hi > hi[k] ? seen[k].hi : hi[k];
     }
     for (int i = t->first_chunk; i < t->first_chunk + t->n_chunks; i++) {
-        int64_t end = least(p->chunks[i].n_tok, hi[p->chunks[i].kind] - p->chunks[i].begin);
+        int64_t end = min_i64(p->chunks[i].n_tok, hi[p->chunks[i].kind] - p->chunks[i].begin);
         n_tok += end > 0 ? end : 0;
     }
     return n_tok * (2 + t->n_rows * p->tile_heads);
@@ -302,7 +298,7 @@ static bool begins_all(const attn_plan *p, const plan_tile *t)
 static void add_items(attn_plan *p, int tile, int head_block, int64_t most, bool split)
 {
     const plan_tile *t = &p->tiles[tile];
-    int n = split && t->cost > most ? (int)least((t->cost + most - 1) / most, t->n_chunks) : 1;
+    int n = split && t->cost > most ? (int)min_i64((t->cost + most - 1) / most, t->n_chunks) : 1;
     bool folds = begins_all(p, t);
     int n_folded = folds ? t->n_chunks / n : 1;
     for (int i = 0; i < n; i++) {
