@@ -4,8 +4,9 @@
  *
  *      arena -> [chunk: used.....|free] -> [older chunk: full] -> ...
  *
- * A1 Memory handed out is zeroed and stays where it is until arena_reset or arena_deinit.
- * A2 arena_reset keeps the newest (largest) chunk, so that a loop that resets allocates nothing after its first rounds.
+ * AR1 Memory handed out is zeroed and stays where it is until arena_reset or arena_deinit.
+ * AR2 arena_reset keeps the newest (largest) chunk, so that a loop that resets allocates nothing after its first
+ *     rounds.
  * Threads: one at a time.
  */
 #ifndef KVASIR_BASE_ARENA_H

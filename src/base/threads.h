@@ -6,10 +6,10 @@
  *          worker 0: [0..4) [8..12) ...      each worker begins with a run of `grain` units of its own, then claims
  *          worker 1: [4..8) [12..16) ...     the next until none is left; the call returns when all are done
  *
- * T1 fn must give the same result whoever runs a unit (units write disjoint outputs): only a worker's first run of
+ * TH1 fn must give the same result whoever runs a unit (units write disjoint outputs): only a worker's first run of
  *    units is determined.
- * T2 Between runs workers spin for a short while, then park on a futex: idle costs nothing.
- * T3 threads_run is a full barrier: what was written before it is seen inside, what was written inside is seen after
+ * TH2 Between runs workers spin for a short while, then park on a futex: idle costs nothing.
+ * TH3 threads_run is a full barrier: what was written before it is seen inside, what was written inside is seen after
  *    it.
  * Threads: one caller at a time; fn must not call threads_run on the same team.
  */

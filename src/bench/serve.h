@@ -6,10 +6,10 @@
  *      item due --wait--> started --queue, prefill--> first token --time between tokens--> last token
  *          |<------------------ TTFT ------------------>|<----------- n - 1 times TPOT ---------->|
  *
- * V1 The answers are the same tokens whatever the baseline, the loop, the load (hash).
- * V2 Every request asks for the whole context and ends, as if by an end token, after the tokens that the workload says.
- *    So nobody can plan with the answer's length.
- * V3 In a closed loop without itl_target all counts and shares of memory are the same in every run.
+ * BS1 The answers are the same tokens whatever the baseline, the loop, the load (hash).
+ * BS2 Every request asks for the whole context and ends, as if by an end token, after the tokens that the workload
+ *    says. So nobody can plan with the answer's length.
+ * BS3 In a closed loop without itl_target all counts and shares of memory are the same in every run.
  * Threads: the main thread.
  */
 #ifndef KVASIR_BENCH_SERVE_H

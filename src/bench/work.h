@@ -8,8 +8,8 @@
  *
  * Owns: the items and their tokens.
  *
- * W1 An item's tokens, lengths and time of arrival depend on the seed and its number alone, not on the engine.
- * W2 An item comes after the one that it follows; its prompt is that one's, an answer of that one's, its own tokens.
+ * WK1 An item's tokens, lengths and time of arrival depend on the seed and its number alone, not on the engine.
+ * WK2 An item comes after the one that it follows; its prompt is that one's, an answer of that one's, its own tokens.
  * Threads: constant once made.
  */
 #ifndef KVASIR_BENCH_WORK_H

@@ -8,9 +8,9 @@
  *        v                      |                                              v
  *      [ heap of what may be evicted: unlocked nodes without children ]   evict_choose
  *
- * E1 An entry is used only outside the heap, so that ranks in it never change.
- * E2 No two uses have the same time, so that the order is total, and the same in every run.
- * E3 use and choose: O(1); enter and leave: O(log n). Only evict_reserve allocates; enter asserts that there is room.
+ * EV1 An entry is used only outside the heap, so that ranks in it never change.
+ * EV2 No two uses have the same time, so that the order is total, and the same in every run.
+ * EV3 use and choose: O(1); enter and leave: O(log n). Only evict_reserve allocates; enter asserts that there is room.
  */
 #ifndef KVASIR_CACHE_EVICT_H
 #define KVASIR_CACHE_EVICT_H

@@ -8,7 +8,7 @@
  * layers one after the other with a constant stride: a layer of a block can travel alone, a whole block is one run of
  * bytes.
  *
- * F1 A format whose `exact` is set encodes each row by itself: bytes of a row depend on that row alone, and copying
+ * KF1 A format whose `exact` is set encodes each row by itself: bytes of a row depend on that row alone, and copying
  *    them is copying it.
  * Threads: formats are constant; write_k and write_v may run in parallel for different rows, layers or heads.
  */
@@ -28,7 +28,7 @@ typedef struct kv_format {
     const char *name; /* "f32", "f16" */
     double bits;      /* per element, settings included: what sizes are computed from */
     int group_tokens; /* G: block sizes are multiples of it; 1 for exact formats */
-    bool exact;       /* rows can be copied and split anywhere (F1) */
+    bool exact;       /* rows can be copied and split anywhere (KF1) */
     /* Encodes one head's row of d floats of one layer. k, v point at that layer and head in the block. */
     void (*write_k)(const kernels *ks, uint8_t *k, int block_tokens, int row, const float *x, int d);
     void (*write_v)(const kernels *ks, uint8_t *v, int block_tokens, int row, const float *x, int d);

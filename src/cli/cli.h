@@ -5,11 +5,11 @@
  *                   +--> completion.c  bash, zsh, fish
  *                   +--> main.c        find, parse, run, report
  *
- * C1 A command writes its answer to stdout and everything else to stderr.
- * C2 It returns 0, 1 (it failed) or 2 (the command line made no sense); main prints the status's text for 1 and 2.
+ * CL1 A command writes its answer to stdout and everything else to stderr.
+ * CL2 It returns 0, 1 (it failed) or 2 (the command line made no sense); main prints the status's text for 1 and 2.
  *    A status_code is not an exit status: write `return 1`, not `return st->code`.
- * C3 An option or command that is not in the table does not exist; what is in the table is documented and completed.
- * C4 The environment is read in this folder and in src/fetch, nowhere else.
+ * CL3 An option or command that is not in the table does not exist; what is in the table is documented and completed.
+ * CL4 The environment is read in this folder and in src/fetch, nowhere else.
  * Threads: the main thread.
  */
 #ifndef KVASIR_CLI_CLI_H

@@ -4,8 +4,8 @@
  *      [     other     ][        attention         ][       products       ]
  *                          minus what the caller waited for other workers in it, which is charged to waiting
  *
- * P1 Between start and stop the phases' times add up to the time that went by.
- * P2 A clock that is off costs a test of a pointer where a phase begins; it is read nowhere.
+ * PH1 Between start and stop the phases' times add up to the time that went by.
+ * PH2 A clock that is off costs a test of a pointer where a phase begins; it is read nowhere.
  * Threads: the caller of the step; it measures that thread's time.
  */
 #ifndef KVASIR_ENGINE_PHASES_H

@@ -7,7 +7,7 @@
  *        are    their      that may come to  waits first
  *        seen   blocks     need it
  *
- * U1 The six add up to total_bytes, where no block is in flight.
+ * US1 The six add up to total_bytes, where no block is in flight.
  * Threads: between steps.
  */
 #ifndef KVASIR_ENGINE_USAGE_H

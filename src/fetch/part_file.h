@@ -4,9 +4,9 @@
  *        |                                                      |
  *        | another process has it: wait                         | wrong SHA-256, not GGUF: the part is removed
  *
- * P1 One process at a time holds a name's part: flock on the part itself, and its path still leads to it after that.
- * P2 NAME.gguf appears by rename, after its SHA-256 was checked and its bytes are on the disk.
- * P3 The hash runs along with the writes, so that a large file is read back only when a download is resumed.
+ * PF1 One process at a time holds a name's part: flock on the part itself, and its path still leads to it after that.
+ * PF2 NAME.gguf appears by rename, after its SHA-256 was checked and its bytes are on the disk.
+ * PF3 The hash runs along with the writes, so that a large file is read back only when a download is resumed.
  */
 #ifndef KVASIR_FETCH_PART_FILE_H
 #define KVASIR_FETCH_PART_FILE_H

@@ -8,7 +8,7 @@
  *          softmax      p := e^(p - m), and m, l; lane i of eight sums the places i, i + 8, ...
  *          values       o[r] += p[r][place] * v[place], places ascending
  *
- * T1 A number is one chain in a fixed order, so neither the tiling nor where blocks begin can be seen in the bits; nor
+ * AT1 A number is one chain in a fixed order, so neither the tiling nor where blocks begin can be seen in the bits; nor
  *    can the instruction set, for those that multiply and add in one step.
  */
 #ifndef KVASIR_KERNEL_ATTEND_TILE_H

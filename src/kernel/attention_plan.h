@@ -18,8 +18,8 @@
  *                        of all its groups merges its chunks on the way, into that one's slot
  *      join     (group, heads): its slots, merged in ascending order into the output by whoever ends the last part
  *
- * L1 Items and joins of one plan write disjoint outputs and slots.
- * L2 A group either has slots for all its chunks, each written by one part for each head, or is one whole tile.
+ * AP1 Items and joins of one plan write disjoint outputs and slots.
+ * AP2 A group either has slots for all its chunks, each written by one part for each head, or is one whole tile.
  */
 #ifndef KVASIR_KERNEL_ATTENTION_PLAN_H
 #define KVASIR_KERNEL_ATTENTION_PLAN_H

@@ -1,6 +1,6 @@
 /* avx512_math.h - sixteen exponentials and hyperbolic tangents, for the AVX-512 files alone.
  *
- * M1 A lane has the bits that math8.h gives it.
+ * MX1 A lane has the bits that math8.h gives it.
  */
 #ifndef KVASIR_KERNEL_AVX512_MATH_H
 #define KVASIR_KERNEL_AVX512_MATH_H

@@ -1,7 +1,7 @@
 /* math8.h - eight exponentials, of floats and of doubles, and hyperbolic tangents, over vec8.h.
  *
- * M1 A lane's result depends on that lane alone, so a value has the same bits in a full vector and in a padded tail.
- * M2 Errors: exp8 under 2 ulp, tanh8 under 4 ulp. NaN stays NaN.
+ * MT1 A lane's result depends on that lane alone, so a value has the same bits in a full vector and in a padded tail.
+ * MT2 Errors: exp8 under 2 ulp, tanh8 under 4 ulp. NaN stays NaN.
  */
 #ifndef KVASIR_KERNEL_MATH8_H
 #define KVASIR_KERNEL_MATH8_H

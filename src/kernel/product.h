@@ -5,7 +5,7 @@
  *      rows of X, made on the way --quantize once--> tiles of ACT_COLS columns
  *          --> each weight's panels, one run of them a worker --> Y_i [n][rows_i], gated on the way
  *
- * P1 Y depends on W, X and the mode alone, bit for bit: not on n, the workers, or what else is in the call.
+ * PR1 Y depends on W, X and the mode alone, bit for bit: not on n, the workers, or what else is in the call.
  * Threads: one product_run at a time per scratch.
  */
 #ifndef KVASIR_KERNEL_PRODUCT_H

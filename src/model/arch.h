@@ -4,7 +4,7 @@
  *      "general.architecture" --table--> arch_traits (norms, biases, RoPE style, window pattern)
  *      "{arch}.*" keys        --------->  arch_params (sizes), each bounded before anything is allocated by it
  *
- * A1 After arch_read every number is in range: products of any two of them fit in int64, heads divide, n_rot is even
+ * AC1 After arch_read every number is in range: products of any two of them fit in int64, heads divide, n_rot is even
  *    and <= d_k.
  * Threads: plain values.
  */

@@ -4,9 +4,9 @@
  *            + bos_token, eos_token, add_generation_prompt                                   added here
  *                --template--> text --tokenizer--> ids
  *
- * C1 Only what the template wrote, the texts of bos and eos, and the roles that chats know may become control tokens:
+ * CH1 Only what the template wrote, the texts of bos and eos, and the roles that chats know may become control tokens:
  *    a message is text whatever it spells.
- * C2 A template sees what Hugging Face's apply_chat_template shows it: messages whole, tools and documents none where
+ * CH2 A template sees what Hugging Face's apply_chat_template shows it: messages whole, tools and documents none where
  *    there are none.
  * Owns nothing after it returns. Threads: any number at once over one template.
  */
@@ -24,7 +24,7 @@ typedef struct chat_message {
 
 typedef struct chat_options {
     bool add_generation_prompt; /* end with the head of an answer */
-    bool parse_special;         /* control tokens in messages too: not C1 */
+    bool parse_special;         /* control tokens in messages too: not CH1 */
     int64_t now_unix_s;         /* what strftime_now sees, UTC */
 } chat_options;
 

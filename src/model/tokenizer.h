@@ -6,11 +6,11 @@
  *      gpt2: fragment --pre-tokenizer (PCRE2)--> words --byte alphabet, merges by rank--> ids
  *      llama (SPM): fragment --space or U+2581 to space--> characters --merges by score--> ids, else bytes <0xNN>
  *
- * T1 Any bytes encode, valid UTF-8 or not, and decode back byte for byte, but for what the model's own tokenizer can't
+ * TK1 Any bytes encode, valid UTF-8 or not, and decode back byte for byte, but for what the model's own tokenizer can't
  *    tell apart: special tokens, SPM's U+2581 (it is its space), and bytes that the vocabulary has no token for (they
  *    are left out, and counted).
- * T2 Time is near linear in the text, whatever the text.
- * T3 Text is not trusted: outside of what parse_special or `trusted` name no text yields a control token, whatever the
+ * TK2 Time is near linear in the text, whatever the text.
+ * TK3 Text is not trusted: outside of what parse_special or `trusted` name no text yields a control token, whatever the
  *    merges would allow. The text around is encoded as one, whoever wrote which part of it.
  * Threads: constant after tokenizer_new; any number of threads may encode and decode.
  */

@@ -10,7 +10,7 @@
 typedef struct converter {
     tmpl_data *d;
     size_t n_values, n_content_bytes;
-    bool plain; /* texts of arguments stay texts, a content of none is empty (P1) */
+    bool plain; /* texts of arguments stay texts, a content of none is empty (CP1) */
     bool knows_developer;
     bool adapted; /* something would be different if plain */
     api_error *e;

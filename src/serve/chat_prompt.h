@@ -2,12 +2,12 @@
  *
  *      request: messages, tools, documents, template_kwargs --values--> the model's template --> text, ids
  *
- * P1 Messages reach the template whole, as the client gave them, except: parts of text are joined, members that are
+ * CP1 Messages reach the template whole, as the client gave them, except: parts of text are joined, members that are
  *    null are left out (content stays, as none), arguments of calls that are the text of a JSON object become that
  *    object, "developer" is "system" where the template doesn't know it. Where the template fails on that, texts of
  *    arguments stay texts and a content of none is the empty text.
- * P2 The request's own fields win over template_kwargs of the same name.
- * P3 A value has at most CHAT_MAX_DEPTH levels, a conversation CHAT_MAX_VALUES values.
+ * CP2 The request's own fields win over template_kwargs of the same name.
+ * CP3 A value has at most CHAT_MAX_DEPTH levels, a conversation CHAT_MAX_VALUES values.
  * Owns nothing after it returns. Threads: any.
  */
 #ifndef KVASIR_SERVE_CHAT_PROMPT_H

@@ -5,9 +5,9 @@
  *      submit --> incoming --start--> running --step, step, ...--> done --> wake the connection
  *                                        ^ cancelled by a flag, looked at before each step
  *
- * E1 Only the thread in engine_loop_run touches the engine.
- * E2 A job that was submitted ends DONE or FAILED, and its connection is woken, whatever happens.
- * E3 Idle, it sleeps on a condition; nothing ticks.
+ * EL1 Only the thread in engine_loop_run touches the engine.
+ * EL2 A job that was submitted ends DONE or FAILED, and its connection is woken, whatever happens.
+ * EL3 Idle, it sleeps on a condition; nothing ticks.
  * Threads: run by one; submit and drain by any.
  */
 #ifndef KVASIR_SERVE_ENGINE_LOOP_H

@@ -15,9 +15,9 @@
  *        |  \------------------\---------------------------\--it can't be answered--> FAILED
  *        \--what needs no engine (/tokenize, ...)--> ANSWERED
  *
- * J1 What stands below `lock` is read and written with the lock; what stands above is the worker's while READING, and
+ * JB1 What stands below `lock` is read and written with the lock; what stands above is the worker's while READING, and
  *    constant from then on; the rest belongs to the thread that is named.
- * J2 `waiting` is set exactly while the connection is suspended; who takes it out resumes it.
+ * JB2 `waiting` is set exactly while the connection is suspended; who takes it out resumes it.
  * Lock order: a job's lock is taken last, but for libmicrohttpd's own, which suspending and resuming takes.
  */
 #ifndef KVASIR_SERVE_JOB_H

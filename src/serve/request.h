@@ -4,10 +4,10 @@
  *
  *      bytes --jansson--> object --one table of fields--> request --chat_prompt.h--> token ids
  *
- * Q1 Nothing that was given is dropped without a word. A field is obeyed (request_fields.c), of no effect by its nature
- *    or at this value (request_known.c), or a 400 that names it; null is as good as absent. Where the rules are lenient
+ * RQ1 Nothing that was given is dropped without a word. A field is obeyed (request_fields.c), of no effect by its
+ *    nature or at this value (request_known.c), or a 400 that names it; null is as good as absent. Where the rules are lenient
  *    fields that can't be obeyed are ignored, and named in `ignored`.
- * Q2 Every pointer in a request is into its JSON or its arena: it must not be moved once parsed. Only prompts and
+ * RQ2 Every pointer in a request is into its JSON or its arena: it must not be moved once parsed. Only prompts and
  *    conversations point into the JSON, which takes many times the body's size: it goes once they are tokens.
  * Threads: one at a time.
  */

@@ -11,9 +11,9 @@
  *      client ==HTTP==> HTTP thread (all connections) <--jobs--> workers (parse, tokenize, write) --jobs--> engine's thread
  *                       watch (clients that left, dribble, don't fetch)
  *
- * V1 A connection without anything to send or receive costs no time: it is suspended, and resumed when there is.
- * V2 Answers depend on the requests alone, not on other clients (N1).
- * V3 Nothing is printed: lines for the operator go to the log.
+ * SV1 A connection without anything to send or receive costs no time: it is suspended, and resumed when there is.
+ * SV2 Answers depend on the requests alone, not on other clients (N1).
+ * SV3 Nothing is printed: lines for the operator go to the log.
  * Threads: new, open, run and free by one thread; drain by any.
  */
 #ifndef KVASIR_SERVE_SERVER_H

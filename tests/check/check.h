@@ -5,8 +5,8 @@
  *
  *      a guarded array:   64 bytes | the array | slack | a page that faults     a pattern in the 64 bytes and the slack
  *
- * C1 A check draws from (seed, entry) alone: every level meets the same numbers, and --only changes none of them.
- * C2 Touching what lies behind an array faults (arrays end at the page, but for the slack that alignment asks for,
+ * CK1 A check draws from (seed, entry) alone: every level meets the same numbers, and --only changes none of them.
+ * CK2 Touching what lies behind an array faults (arrays end at the page, but for the slack that alignment asks for,
  *    which is compared like the bytes before it): the entry, level and case are told.
  */
 #ifndef KVASIR_TESTS_CHECK_H

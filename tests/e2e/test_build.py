@@ -50,6 +50,15 @@ def test_help_lists_every_target_for_people():
     assert listed == set(phony) - internal
 
 
+def test_each_header_numbers_its_invariants_with_letters_of_its_own():
+    owners = {}
+    for header in sorted([*(ROOT / "src").rglob("*.h"), *(ROOT / "tests").rglob("*.h")]):
+        opening = header.read_text().partition("*/")[0]
+        for letters in set(re.findall(r"^ \* ([A-Z]{1,2})1 ", opening, re.M)):
+            owners.setdefault(letters, []).append(str(header.relative_to(ROOT)))
+    assert len(owners) > 20 and {k: v for k, v in owners.items() if len(v) > 1} == {}
+
+
 def test_every_unit_test_is_in_one_list():
     makefile = (ROOT / "Makefile").read_text().replace("\\\n", " ")
     lists = [re.search(rf"^{name}_TESTS := (.*)", makefile, re.M)[1].split() for name in ("MODEL", "THREAD", "PLAIN")]

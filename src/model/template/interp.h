@@ -9,11 +9,11 @@
  *      scope (for body) -> scope (macro call) -> scope (template) -> the caller's map -> global functions
  *        i, loop              its parameters       set, macro
  *
- * E1 After a failure in->st is filled, in->code is its code, and every function returns at once with that code;
+ * IP1 After a failure in->st is filled, in->code is its code, and every function returns at once with that code;
  *    `*out` then holds nothing of use.
- * E2 Whatever takes time pays first: interp_spend for steps, text_* and interp_spend_bytes for bytes.
- * E3 Whatever recurses over values or calls enters and leaves, so that the C stack is bounded.
- * E4 A name is looked up when it is used; a macro sees the scope in which it was defined, as it is at that time.
+ * IP2 Whatever takes time pays first: interp_spend for steps, text_* and interp_spend_bytes for bytes.
+ * IP3 Whatever recurses over values or calls enters and leaves, so that the C stack is bounded.
+ * IP4 A name is looked up when it is used; a macro sees the scope in which it was defined, as it is at that time.
  * Threads: one render is one thread's; the tmpl and the input are only read.
  */
 #ifndef KVASIR_MODEL_TEMPLATE_INTERP_H

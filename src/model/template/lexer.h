@@ -3,10 +3,10 @@
  *      "Hi {{ name }}!\n{% if x %}\n"
  *      -> DATA "Hi "  PRINT_BEGIN NAME PRINT_END  DATA "!\n"  BLOCK_BEGIN NAME NAME BLOCK_END
  *
- * L1 The source is normalized first: \r\n and \r become \n; one \n at the very end goes.
- * L2 Settings are fixed: trim_blocks (the \n after a block goes) and lstrip_blocks (blanks between a line's start and a
- *    block go). A `-` inside a tag strips all white space on its side, a `+` keeps it.
- * L3 Inside brackets the end marks are operators like any other, so {{ {'a': {'b': 1}} }} is one expression.
+ * LX1 The source is normalized first: \r\n and \r become \n; one \n at the very end goes.
+ * LX2 Settings are fixed: trim_blocks (the \n after a block goes) and lstrip_blocks (blanks between a line's start and
+ *    a block go). A `-` inside a tag strips all white space on its side, a `+` keeps it.
+ * LX3 Inside brackets the end marks are operators like any other, so {{ {'a': {'b': 1}} }} is one expression.
  * Threads: one at a time.
  */
 #ifndef KVASIR_MODEL_TEMPLATE_LEXER_H

@@ -3,8 +3,8 @@
  *      statement level: parser.c (tags)          expression level: parser_expr.c (Jinja's precedence, low to high)
  *          if-else | or | and | not | compare, in | + - | ~ | * / // % | ** | unary | postfix . [] () | filter, is
  *
- * P1 A function returns NULL exactly when p->st is filled.
- * P2 Depth is bounded (PARSE_DEPTH_MAX), so a hostile source cannot exhaust the stack.
+ * PA1 A function returns NULL exactly when p->st is filled.
+ * PA2 Depth is bounded (PARSE_DEPTH_MAX), so a hostile source cannot exhaust the stack.
  */
 #ifndef KVASIR_MODEL_TEMPLATE_PARSER_H
 #define KVASIR_MODEL_TEMPLATE_PARSER_H
