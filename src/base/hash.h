@@ -1,5 +1,5 @@
-/* hash.h - XXH3: 64 bits of a stream of bytes (equal logits print equal hashes), 128 bits of some bytes at once. Not for
- * untrusted keys. */
+/* hash.h - XXH3: 64 bits of a stream of bytes (equal logits print equal hashes), 128 bits of some bytes at once. Not
+ * for untrusted keys. */
 #ifndef KVASIR_BASE_HASH_H
 #define KVASIR_BASE_HASH_H
 

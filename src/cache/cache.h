@@ -4,7 +4,7 @@
  * Owns (kv_cache): pools, tree. Owns (kv_seq): a block table per group, references to its blocks.
  *
  *      sequence, group 0 (global):    [b3][b9][b4][b7: tail, 5 of 16 rows]    committed rows 0 .. len-1
- *      sequence, group 1 (window 32):  -   -  [b1][b2: tail]                  blocks behind the window are let go
+ *      sequence, group 1 (window 32):  -   -  [b1][b2: tail]                  blocks behind the window are free
  *      drafts:                        [b8: 6 of 16 slots]                     uncommitted slots, apart from the tail
  *
  * C1 Row i of a sequence lies in table[i / B], row i % B, in every group; no K or V exists outside blocks.
@@ -89,7 +89,7 @@ int64_t kv_seq_len(const kv_seq *s);
 uint32_t kv_seq_append_needs(const kv_seq *s, int group, int n);
 /* The same for growing to n_tokens, in appends of any size. */
 uint64_t kv_seq_needs(const kv_seq *s, int group, int64_t n_tokens);
-/* Blocks of a group that others can have when the sequence lets go. */
+/* Blocks of a group that others can have when the sequence is released. */
 uint32_t kv_seq_releases(const kv_seq *s, int group);
 /* Slots for rows [len, len + n) in every group; len grows by n. The caller writes their K and V before anyone attends
  * to them. ST_LIMIT, with what is free and what is needed, when blocks are short. Without drafts only. */
@@ -114,7 +114,7 @@ int64_t kv_cache_match(const kv_cache *c, uint64_t salt, const int32_t *ids, int
 /* Shows the full blocks among the first len rows to others. ids [len]: the tokens of the rows, of which K and V are
  * written. For sequences that began with kv_seq_match (whatever it found). Short of memory it shows less. */
 void kv_seq_share(kv_seq *s, const int32_t *ids);
-/* The sequence lets go of everything, drafts too, and is empty: what kv_seq_share would show stays in the tree, and so
+/* The sequence releases everything, drafts too, and is empty: what kv_seq_share would show stays in the tree, and so
  * do the rows of its tail. */
 void kv_seq_retire(kv_seq *s, const int32_t *ids);
 

@@ -51,7 +51,7 @@ void kv_hold(kv_cache *c, int group, block_id id);
 void kv_release(kv_cache *c, int group, block_id *ids, uint32_t n, bool behind);
 /* n blocks, cached ones being evicted for them; the caller has looked at kv_available. */
 void kv_take(kv_cache *c, int group, block_id *ids, uint32_t n);
-/* How many of ids[0..n) can be taken by others when this holder lets go. */
+/* How many of ids[0..n) can be taken by others when this holder releases them. */
 uint32_t kv_owned_alone(const kv_cache *c, int group, const block_id *ids, uint32_t n);
 int kv_no_blocks(const kv_cache *c, int group, uint32_t needed, status *st);
 

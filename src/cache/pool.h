@@ -56,7 +56,7 @@ void pool_unref(pool *p, block_id id);
 /* The radix tree keeps the block from now on: without references it is CACHED instead of FREE. Not for FREE blocks, nor
  * twice. */
 void pool_keep(pool *p, block_id id);
-void pool_drop(pool *p, block_id id); /* the tree lets go: CACHED -> FREE; one in use lives on until its last unref */
+void pool_drop(pool *p, block_id id); /* the tree evicts: CACHED -> FREE; one in use lives on until its last unref */
 bool pool_kept(const pool *p, block_id id);
 /* IN_USE or CACHED -> IN_FLIGHT; where: the other end of the move, LOADING from it or SAVING to it. */
 void pool_begin_move(pool *p, block_id id, block_location where);

@@ -16,7 +16,7 @@ typedef struct kv_usage {
     pool_counts blocks;
     uint64_t block_bytes;
     uint64_t rows_used;
-    uint64_t rows_behind; /* a window has moved on, the next append lets go of their block or the one after it */
+    uint64_t rows_behind; /* a window has moved on, the next append releases their block or the one after */
     uint64_t rows_unused; /* of tails and drafts */
 } kv_usage;
 

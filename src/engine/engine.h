@@ -165,7 +165,7 @@ int engine_n_active(const engine *e);
 /* Keeps what the cache has of a prefix for some time: it is not evicted while running answers can do without its
  * blocks. *n_pinned: tokens, of full blocks; 0 makes no pin. ST_LIMIT when there are too many pins. */
 int engine_pin(engine *e, uint64_t salt, const int32_t *ids, size_t n, double seconds, int64_t *n_pinned, status *st);
-/* Lets go of pins that have run out, as each step does. When the next one does, by the clock; 0: there is none. */
+/* Releases pins that have run out, as each step does. When the next one does, by the clock; 0: there is none. */
 int64_t engine_expire_pins(engine *e);
 
 typedef struct engine_stats {

@@ -40,7 +40,7 @@ struct engine {
 
 /* step.c. Puts the next n tokens of a sequence into the batch, with room for them in the cache. */
 int engine_add_rows(engine *e, kv_seq *seq, const int32_t *ids, int n, bool all_logits, status *st);
-/* pins.c. Lets go of what is over, or of everything. */
+/* pins.c. Releases what is over, or of everything. */
 void engine_unpin(engine *e, int64_t now_ns);
 #define UNPIN_ALL INT64_MAX
 

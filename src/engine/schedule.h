@@ -19,7 +19,7 @@
 
 #include "engine/engine.h"
 
-/* Lets go of pins that are over, then fills the engine's batch; sessions that can't go on fail. */
+/* Releases pins that are over, then fills the engine's batch; sessions that can't go on fail. */
 void schedule_step(engine *e, int64_t now_ns);
 /* The session that enters next has a place in the batch, and waits for blocks alone. */
 bool schedule_lacks_blocks(const engine *e);

@@ -96,7 +96,7 @@ static int gather_values(const attend_args *a, const attend_ops *ops, int first,
 }
 
 /* Places of [begin, end) that row r does not see. */
-static void hide(const attend_args *a, const row_tile *t, int r, int begin, int end)
+static void mask_scores(const attend_args *a, const row_tile *t, int r, int begin, int end)
 {
     float *p = t->p[r];
     for (int i = begin; i < t->lo[r]; i++) p[i] = -INFINITY;
@@ -143,7 +143,7 @@ void attend_tile(const attend_args *a, const attend_ops *ops)
     ops->scores(a, groups, n, t.q, t.p, t.n);
     for (int r = 0; r < t.n; r++) {
         int begin = t.lo[r] & ~15, end = (t.hi[r] + 15) & ~15;
-        hide(a, &t, r, begin, end);
+        mask_scores(a, &t, r, begin, end);
         ops->softmax(t.p[r], begin, end, t.m[r], t.l[r]);
     }
     values(a, ops, &t);

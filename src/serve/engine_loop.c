@@ -255,7 +255,7 @@ static int start_choices(engine_loop *l, job *j, status *st)
     return ST_OK;
 }
 
-/* No session of it is left: tells its connection, and lets go. */
+/* No session of it is left: tells its connection, and releases it. */
 static void end_job(engine_loop *l, job *j)
 {
     pthread_mutex_lock(&j->lock);

@@ -330,7 +330,7 @@ bool watch_body(watch *w, watched *c, size_t n)
     return open;
 }
 
-/* The job that it had is let go of. */
+/* The job that it had is released. */
 static bool change(watch *w, watched *c, watched_state s, job *j)
 {
     pthread_mutex_lock(&w->lock);
