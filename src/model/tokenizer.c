@@ -142,7 +142,7 @@ int tokenizer_encode(const tokenizer *t, const char *text, size_t n, encode_opti
         return status_set(st, ST_LIMIT, STATUS_NO_POS, "a text of %zu bytes is too long to encode at once; cut it up",
                           n);
     size_t before = out->n, dropped = out->n_dropped;
-    merger m = {.t = t};
+    merger m = {.t = t, .rules = t->spm ? &SPM_RULES : &BPE_RULES};
     int rc = ST_OK;
     if (o.add_special && tokenizer_adds_bos(t)) rc = token_list_add(out, t->bos, st);
     if (!rc) rc = encode_text(&m, text, n, &o, out, st);

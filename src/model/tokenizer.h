@@ -9,7 +9,8 @@
  * TK1 Any bytes encode, valid UTF-8 or not, and decode back byte for byte, but for what the model's own tokenizer can't
  *    tell apart: special tokens, SPM's U+2581 (it is its space), and bytes that the vocabulary has no token for (they
  *    are left out, and counted).
- * TK2 Time is near linear in the text, whatever the text.
+ * TK2 Time is near linear in the text, whatever the text. Memory beside the ids, and a copy of the text for SPM, is that
+ *    of two windows, unless a long word can't be cut (tokenizer_window.c).
  * TK3 Text is not trusted: outside of what parse_special or `trusted` name no text yields a control token, whatever the
  *    merges would allow. The text around is encoded as one, whoever wrote which part of it.
  * Threads: constant after tokenizer_new; any number of threads may encode and decode.

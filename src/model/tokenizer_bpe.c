@@ -93,6 +93,11 @@ int bpe_read(tokenizer *t, const gguf *g, status *st)
     return rc;
 }
 
+static symbol read_byte(const merger *m, size_t at)
+{
+    return (symbol){.start = (uint32_t)at, .n = 1, .id = m->t->bytes[(uint8_t)m->text[at]]};
+}
+
 static bool fits(const merger *m, const symbol *left, const symbol *right, uint32_t *order, int32_t *id)
 {
     if (left->id < 0 || right->id < 0) return false;
@@ -102,6 +107,16 @@ static bool fits(const merger *m, const symbol *left, const symbol *right, uint3
     return found->left >= 0;
 }
 
+static int emit(const merger *m, const symbol *s, token_list *out, status *st)
+{
+    (void)m;
+    if (s->id >= 0) return token_list_add(out, s->id, st);
+    out->n_dropped += s->n;
+    return ST_OK;
+}
+
+const merge_rules BPE_RULES = {read_byte, fits, emit};
+
 typedef struct word_target {
     merger *m;
     token_list *out;
@@ -110,23 +125,9 @@ typedef struct word_target {
 static int encode_word(void *user, const char *word, size_t n, status *st)
 {
     word_target *w = user;
-    merger *m = w->m;
-    const tokenizer *t = m->t;
+    const tokenizer *t = w->m->t;
     int32_t id = n == 1 ? t->bytes[(uint8_t)word[0]] : t->whole_words ? vocab_find(t, word, n) : -1;
-    if (id >= 0) return token_list_add(w->out, id, st);
-    if (n == 1) {
-        w->out->n_dropped++;
-        return ST_OK;
-    }
-    int rc = merger_reserve(m, n, st);
-    if (rc) return rc;
-    m->text = word;
-    for (size_t i = 0; i < n; i++) merger_push(m, i, 1, t->bytes[(uint8_t)word[i]]);
-    rc = merger_run(m, fits, st);
-    for (int32_t i = 0; !rc && i >= 0; i = m->symbols[i].next)
-        if (m->symbols[i].id >= 0) rc = token_list_add(w->out, m->symbols[i].id, st);
-        else w->out->n_dropped += m->symbols[i].n;
-    return rc;
+    return id >= 0 ? token_list_add(w->out, id, st) : merger_run(w->m, word, n, w->out, st);
 }
 
 int bpe_encode(merger *m, const char *text, size_t n, token_list *out, status *st)

@@ -4,7 +4,7 @@
  *      tokenizer_vocab.c    names, pieces, types, the map piece -> id
  *      tokenizer_special.c  special ids, end set, search for special tokens in text
  *      tokenizer_split.c    pre-tokenizer patterns: fragment -> words
- *      tokenizer_merge.c    the merge loop that both kinds share
+ *      tokenizer_merge.c    the merge loop that both kinds share     tokenizer_window.c  the same for long words
  *      tokenizer_bpe.c      merges by rank       tokenizer_spm.c   merges by score
  *      tokenizer_decode.c   ids -> text
  *
@@ -106,44 +106,63 @@ bool splitter_adds_bos(const splitter *s); /* unless the file says */
 int splitter_run(const splitter *s, const char *text, size_t n, split_fn *fn, void *user, status *st);
 
 /* ---- merging ---- */
+#define SWALLOWED                                                                                                      \
+    (-2) /* next of a symbol that its left neighbour, prev, has taken; its other fields are as they were */
+
 typedef struct symbol {
     int32_t prev, next; /* -1 = none */
-    uint32_t start, n;  /* bytes of the text; n 0 = swallowed by its left neighbour */
+    uint32_t start, n;  /* bytes of the text */
     int32_t id;         /* -1 = not a token */
+    uint64_t time;      /* the largest key among the merges that made it, or, swallowed, up to the one that took it */
 } symbol;
 
 typedef struct candidate {
-    uint64_t key; /* order << 32 | index of the left symbol: the smallest goes first */
+    uint64_t key; /* order << 32 | number of the left symbol in the word: the smallest goes first */
     uint32_t n;   /* bytes of both: tells whether the two have changed since */
     int32_t id;   /* what they become */
 } candidate;
 
-typedef struct merger {
-    const tokenizer *t;
-    const char *text;
+/* A stretch of a word, merged as if it were all. */
+typedef struct merge_window {
     symbol *symbols;
-    size_t n_symbols, symbol_capacity;
+    size_t n_symbols, capacity;
     candidate *heap;
     size_t n_heap, heap_capacity;
-} merger;
+    size_t end;       /* byte of the word */
+    uint32_t base;    /* number of the first symbol in the word */
+    int32_t first_id; /* what it was before merging */
+} merge_window;
 
-/* Whether two neighbours merge: fills order and id. */
-typedef bool merge_fn(const merger *m, const symbol *left, const symbol *right, uint32_t *order, int32_t *id);
-/* Symbols for n bytes may be pushed without further checks. */
-int merger_reserve(merger *m, size_t n, status *st);
-static inline void merger_push(merger *m, size_t start, size_t n, int32_t id)
-{
-    int32_t i = (int32_t)m->n_symbols++;
-    m->symbols[i] = (symbol){i - 1, i + 1, (uint32_t)start, (uint32_t)n, id};
-}
-/* Merges until nothing fits; afterwards the live symbols are the ones reached from 0 by next. */
-int merger_run(merger *m, merge_fn *fits, status *st);
+typedef struct merger merger;
+
+typedef struct merge_rules {
+    symbol (*read)(const merger *m, size_t at); /* the character at text + at: start, n, id */
+    /* Whether two neighbours merge: fills order and id. A function of their bytes and ids. */
+    bool (*fits)(const merger *m, const symbol *left, const symbol *right, uint32_t *order, int32_t *id);
+    int (*emit)(const merger *m, const symbol *s, token_list *out, status *st);
+} merge_rules;
+
+struct merger { /* set t and rules, zero the rest; free with merger_deinit */
+    const tokenizer *t;
+    const merge_rules *rules;
+    const char *text;
+    size_t n;
+    size_t window; /* symbols; 0 = the usual number (tests) */
+    merge_window windows[2];
+};
+
+/* Merges a word until nothing fits and emits what is left. */
+int merger_run(merger *m, const char *text, size_t n, token_list *out, status *st);
 void merger_deinit(merger *m);
+/* Merges what begins at byte `begin`, symbol number `base`: up to `size` symbols. */
+int merge_window_run(const merger *m, merge_window *w, uint32_t base, size_t begin, size_t size, status *st);
+void merge_window_deinit(merge_window *w);
 
 /* ---- the two kinds ---- */
 /* A name in GPT-2's byte alphabet to the bytes it shows. Returns the length, at most n; 0 for a name with any other
  * character. */
 size_t bpe_bytes(char *out, const char *name, size_t n);
+extern const merge_rules BPE_RULES, SPM_RULES;
 int bpe_read(tokenizer *t, const gguf *g, status *st);
 int bpe_encode(merger *m, const char *text, size_t n, token_list *out, status *st);
 /* U+2581, which stands for a space in names, to spaces. Returns the length, at most n. */
