@@ -112,6 +112,8 @@ int engine_new(engine **out, const model *m, threads *team, const engine_config 
     if (e->max_running > MAX_RUNNING) e->max_running = MAX_RUNNING;
     e->reserve = c->reserve;
     e->clock = c->clock ? c->clock : clock_ns;
+    e->kv_wait = c->kv_wait;
+    e->kv_user = c->kv_user;
     e->pace.target_s = c->itl_target_s;
     if (e->chunk < e->max_running) e->chunk = e->max_running; /* every running session gets its row in every step */
     kv_groups_init(&e->groups, &m->params);

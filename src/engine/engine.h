@@ -43,6 +43,10 @@ typedef struct engine_config {
     bool no_sharing;          /* for comparison: no prefix is shared or kept */
     int64_t (*clock)(void);   /* nanoseconds that deadlines, pins and pace go by; NULL = clock_ns */
     bool reserve;             /* for comparison: admission sets aside blocks for prompt + max_tokens; with no_sharing */
+    /* For K and V that come from elsewhere while steps are computed; NULL = none do. A layer of a step is about to read
+     * those of seq's earlier rows; a failure ends that sequence's session with its status, and no other (forward.h, E4). */
+    int (*kv_wait)(void *user, int layer, const kv_seq *seq, status *st);
+    void *kv_user;
 } engine_config;
 
 typedef struct engine engine;
@@ -157,8 +161,9 @@ session_stats session_get_stats(const session *s);
 /* The session's tokens, prompt and answer; borrowed until the next call. */
 const int32_t *session_ids(const session *s, size_t *n);
 
-/* One batch through the model. Sessions that can't go on end with FINISH_ERROR and give their blocks back; ST_* only
- * when the step itself can't be made. Does nothing when no session is active. */
+/* One batch through the model. A session that can't go on (memory for its text, K and V that don't come, logits that are
+ * no numbers) ends with FINISH_ERROR and gives its blocks back; the others of the batch go on, with the same bits. ST_*
+ * only when the step itself can't be made. Does nothing when no session is active. */
 int engine_step(engine *e, status *st);
 int engine_n_active(const engine *e);
 

@@ -20,6 +20,8 @@ struct engine {
     kv_cache *cache;
     forward *forward;
     sampler_scratch **scratch; /* [max_workers] for the sessions' samplers: one for each worker of the team */
+    int (*kv_wait)(void *user, int layer, const kv_seq *seq, status *st); /* as in engine_config */
+    void *kv_user;
     int max_workers, context, chunk, max_sessions, n_sessions, max_running, n_running;
     session *sessions; /* those begun, by priority, then by age: the order of service; idle ones anywhere */
     bool reserve;

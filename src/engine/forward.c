@@ -121,10 +121,20 @@ void forward_qkv(forward *f, const model_layer *y, int layer)
     if (f->io->kv_ready) f->io->kv_ready(f->io->user, layer);
 }
 
-int forward_attend(forward *f, int layer, status *st)
+static void wait_for_kv(forward *f, int layer)
+{
+    for (int s = 0; s < f->b->n_seqs; s++) {
+        status st = STATUS_INIT;
+        if (f->lost[s] || f->io->kv_wait(f->io->user, layer, s, &st) == ST_OK) continue;
+        f->lost[s] = true;
+        f->io->on_lost(f->io->user, s, &st);
+    }
+}
+
+void forward_attend(forward *f, int layer)
 {
     phase_enter(&f->phases, PHASE_ATTENTION);
-    if (f->io->kv_wait && f->io->kv_wait(f->io->user, layer, st)) return st->code;
+    if (f->io->kv_wait) wait_for_kv(f, layer);
     int group = f->groups->group_of[layer], l = f->groups->index_of[layer];
     bool many = f->p->n_kv_heads > 1;
     size_t k0 = kv_k_offset(f->cache, group, l, 0), v0 = kv_v_offset(f->cache, group, l, 0);
@@ -140,7 +150,6 @@ int forward_attend(forward *f, int layer, status *st)
                     .scale = f->p->attn_scale,
                     .softcap = f->p->attn_softcap};
     attn_run(f->plans[group], f->team, &a, f->q, f->att);
-    return ST_OK;
 }
 
 void forward_out(forward *f, const model_layer *y)
@@ -210,7 +219,7 @@ static void run_head(forward *f)
     int rows[FORWARD_MAX_LOGIT_ROWS], n = 0;
     phase_enter(&f->phases, PHASE_HEAD);
     for (int i = 0; i < f->n; i++) {
-        if (f->b->rows[i].wants_logits) {
+        if (f->b->rows[i].wants_logits && !f->lost[f->b->rows[i].seq]) {
             f->ks->rms_norm(f->x + i * d, f->m->output_norm, p->norm_eps, d, f->h + n * d);
             rows[n++] = i;
         }
@@ -252,13 +261,14 @@ int forward_run(forward *f, const batch *b, const forward_io *io, status *st)
     f->io = io;
     f->n = b->n_rows;
     f->due = (row_work){0};
+    memset(f->lost, 0, (size_t)b->n_seqs * sizeof *f->lost);
     phase_enter(&f->phases, PHASE_OTHER);
     forward_plan(f);
     size_t n_floats = (size_t)f->n * (size_t)f->p->d_model;
     if (io->hidden_in) memcpy(f->x, io->hidden_in, n_floats * sizeof *f->x);
     else threads_run(f->team, embed_rows, f, f->n, ROW_GRAIN);
-    int rc = f->p->traits->family == FAMILY_GEMMA ? forward_gemma(f, st) : forward_llama(f, st);
-    if (rc) return rc;
+    if (f->p->traits->family == FAMILY_GEMMA) forward_gemma(f);
+    else forward_llama(f);
     settle(f);
     if (io->hidden_out) memcpy(io->hidden_out, f->x, n_floats * sizeof *f->x);
     if (io->on_logits && io->layer_end == f->p->n_layers) run_head(f);

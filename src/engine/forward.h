@@ -15,6 +15,8 @@
  *    and as well for drafts on a line. Drafts of a tree that has other branches between them sum in another order:
  *    nearly the same.
  * E3 forward_run allocates nothing.
+ * E4 A failed wait loses its sequence alone: nothing more of it is waited for, its rows get no logits, and what else is
+ *    computed of them means nothing. The others of the batch go on, with the same bits (E2).
  * Threads: one forward_run at a time per forward; several forwards may share a model.
  */
 #ifndef KVASIR_ENGINE_FORWARD_H
@@ -69,10 +71,12 @@ typedef struct forward_io {
     const int *tap_layers;
     int n_taps;
     void (*on_tap)(void *user, int layer, const float *hidden);
-    /* K and V of this step's rows are in the blocks of that layer; a layer is about to read the K and V of earlier
-     * rows. A failed wait ends the run with its status. */
+    /* K and V of this step's rows are in the blocks of that layer. */
     void (*kv_ready)(void *user, int layer);
-    int (*kv_wait)(void *user, int layer, status *st);
+    /* A layer is about to read the K and V of a sequence's earlier rows. A wait that fails loses that sequence (E4). Its
+     * blocks may hold anything then, but nobody writes to them until the run is over. */
+    int (*kv_wait)(void *user, int layer, int seq, status *st);
+    void (*on_lost)(void *user, int seq, const status *st); /* once; set with kv_wait */
     void *user;
 } forward_io;
 

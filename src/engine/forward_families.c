@@ -2,13 +2,13 @@
 
 /* Llama (arXiv 2302.13971) and its kin: Mistral, Qwen, Phi-3, SmolLM. They differ in what a layer's optional parts are:
  * biases and head norms in forward_qkv, layers without RoPE or with a window in the plan. */
-int forward_llama(forward *f, status *st)
+void forward_llama(forward *f)
 {
     for (int l = f->io->layer_begin; l < f->io->layer_end; l++) {
         const model_layer *y = &f->m->layers[l];
         forward_norm(f, y->attn_norm);                        /* h = norm(x)                      [n][d_model]      */
         forward_qkv(f, y, l);                                 /* q = h Wq, K V += h Wk, h Wv      [n][heads][d]     */
-        if (forward_attend(f, l, st)) return st->code;        /* att = softmax(q K^T) V           [n][n_heads][d_v] */
+        forward_attend(f, l);                                 /* att = softmax(q K^T) V           [n][n_heads][d_v] */
         forward_out(f, y);                                    /* h = att Wo                       [n][d_model]      */
         forward_add(f, NULL);                                 /* x += h                                             */
         forward_norm(f, y->ffn_norm);                         /* h = norm(x)                                        */
@@ -16,18 +16,17 @@ int forward_llama(forward *f, status *st)
         forward_add(f, NULL);                                 /* x += h                                             */
         forward_tap(f, l);
     }
-    return ST_OK;
 }
 
 /* Gemma 2 (arXiv 2408.00118) and Gemma 3 (arXiv 2503.19786): a norm after each block as well, GELU, soft-caps or head
  * norms. */
-int forward_gemma(forward *f, status *st)
+void forward_gemma(forward *f)
 {
     for (int l = f->io->layer_begin; l < f->io->layer_end; l++) {
         const model_layer *y = &f->m->layers[l];
         forward_norm(f, y->attn_norm);
         forward_qkv(f, y, l);
-        if (forward_attend(f, l, st)) return st->code;
+        forward_attend(f, l);
         forward_out(f, y);
         forward_add(f, y->post_attn_norm);                    /* x += norm(h) */
         forward_norm(f, y->ffn_norm);
@@ -35,5 +34,4 @@ int forward_gemma(forward *f, status *st)
         forward_add(f, y->post_ffn_norm);
         forward_tap(f, l);
     }
-    return ST_OK;
 }

@@ -101,8 +101,9 @@ static bool alloc_buffers(forward *f)
     f->angles[0] = floats(f, n, p->n_rot);
     f->angles[1] = rotates_windows_apart(f) ? floats(f, n, p->n_rot) : f->angles[0];
     f->spans = arena_alloc(&f->memory, (size_t)f->max_spans * sizeof *f->spans, 64);
+    f->lost = arena_alloc(&f->memory, (size_t)f->max_seqs * sizeof *f->lost, 64);
     bool ok = f->x && f->h && f->q && f->k && f->v && f->att && f->gate && f->up && f->logits && f->angles[0] &&
-              f->angles[1] && f->spans;
+              f->angles[1] && f->spans && f->lost;
     for (int g = 0; g < f->groups->n; g++) {
         f->places[g] = arena_alloc(&f->memory, (size_t)n * sizeof *f->places[g], 64);
         f->masks[g] = arena_alloc(&f->memory, (size_t)(f->max_drafts ? n : 1) * sizeof *f->masks[g], 64);

@@ -45,6 +45,7 @@ struct forward {
     const batch *b;
     const forward_io *io;
     int n;
+    bool *lost; /* [max_seqs] a wait of it has failed (E4) */
     row_work due;
 
     phase_clock phases;
@@ -54,13 +55,13 @@ void forward_plan(forward *f); /* places, angles, masks and attention plans of t
 
 void forward_norm(forward *f, const float *w);                    /* h = norm(x) * w, with the product that reads h */
 void forward_qkv(forward *f, const model_layer *y, int layer);    /* h -> q, and K, V into their blocks */
-int forward_attend(forward *f, int layer, status *st);            /* q, blocks -> att; fails where kv_wait does */
+void forward_attend(forward *f, int layer);                       /* q, blocks -> att */
 void forward_out(forward *f, const model_layer *y);               /* h = att Wo */
 void forward_ffn(forward *f, const model_layer *y);               /* h = down(act(gate h) * up h) */
 void forward_add(forward *f, const float *post_norm);             /* x += h, or its norm; with the next norm */
 void forward_tap(forward *f, int layer);
 
-int forward_llama(forward *f, status *st);
-int forward_gemma(forward *f, status *st);
+void forward_llama(forward *f);
+void forward_gemma(forward *f);
 
 #endif

@@ -78,6 +78,18 @@ static void take_token(void *user, int row, const float *logits)
     }
 }
 
+static int wait_for_kv(void *user, int layer, int seq, status *st)
+{
+    const engine *e = user;
+    return e->kv_wait(e->kv_user, layer, e->seqs[seq], st);
+}
+
+static void lose_session(void *user, int seq, const status *st)
+{
+    const engine *e = user;
+    session_fail(e->owners[seq], st);
+}
+
 static void take_back(engine *e)
 {
     status ignored = STATUS_INIT; /* rows that were just appended can always be taken back */
@@ -121,7 +133,11 @@ int engine_step(engine *e, status *st)
     schedule_step(e, start);
     int n = e->n_seqs, rc = ST_OK;
     if (e->n_rows) {
-        forward_io io = {.layer_end = e->model->params.n_layers, .each_logits = draw, .on_logits = take_token,
+        forward_io io = {.layer_end = e->model->params.n_layers,
+                         .each_logits = draw,
+                         .on_logits = take_token,
+                         .kv_wait = e->kv_wait ? wait_for_kv : NULL,
+                         .on_lost = lose_session,
                          .user = e};
         rc = run_batch(e, &io, st);
         if (!rc) pace_learn(&e->pace, e->n_decoding, e->n_rows - e->n_decoding, (double)(e->clock() - start) * 1e-9);
@@ -143,8 +159,21 @@ typedef struct feed_job {
     engine *e;
     feed_logits_fn *on_logits;
     void *user;
-    status st; /* of the first row whose logits are none */
+    status st; /* of the first row whose logits are none, or of the first sequence that is lost */
 } feed_job;
+
+static int feed_wait(void *user, int layer, int seq, status *st)
+{
+    const feed_job *j = user;
+    return wait_for_kv(j->e, layer, seq, st);
+}
+
+static void feed_lost(void *user, int seq, const status *st)
+{
+    feed_job *j = user;
+    (void)seq;
+    if (j->st.code == ST_OK) j->st = *st;
+}
 
 static void read_feed(void *user, int row, const float *logits, int worker)
 {
@@ -173,8 +202,12 @@ int engine_feed(engine *e, const feed *feeds, int n_feeds, feed_logits_fn *on_lo
         e->rows[e->n_rows - 1].wants_logits = true;
     }
     feed_job j = {e, on_logits, user, STATUS_INIT};
-    forward_io io = {.layer_end = e->model->params.n_layers, .each_logits = read_feed,
-                     .on_logits = on_logits ? tell_feed : NULL, .user = &j};
+    forward_io io = {.layer_end = e->model->params.n_layers,
+                     .each_logits = read_feed,
+                     .on_logits = on_logits ? tell_feed : NULL,
+                     .kv_wait = e->kv_wait ? feed_wait : NULL,
+                     .on_lost = feed_lost,
+                     .user = &j};
     if (run_batch(e, &io, st)) return st->code;
     if (j.st.code == ST_OK) return ST_OK;
     take_back(e);

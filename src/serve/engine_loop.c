@@ -317,28 +317,30 @@ static void cancel_jobs(engine_loop *l)
 }
 
 /* An answer that didn't end by itself is an error to whoever still listens. */
-static void check_end(job *j, const choice *c)
+static api_error end_error(const choice *c)
 {
     api_error e = {0};
+    finish_reason finish = session_finish(c->session);
     if (c->out_of_memory) api_error_nomem(&e);
-    else if (c->finish == FINISH_ERROR) api_error_from_status(&e, session_error(c->session));
-    else if (c->finish == FINISH_CANCELLED)
+    else if (finish == FINISH_ERROR) api_error_from_status(&e, session_error(c->session));
+    else if (finish == FINISH_CANCELLED)
         api_error_set(&e, 503, "shutting_down", NULL, "the server is shutting down; the answer was cut off");
-    if (!e.http_status) return;
     if (e.http_status == 400) e.http_status = 500; /* it was accepted: no longer the client's */
-    job_fail(j, &e);
-    atomic_store(&j->cancelled, true); /* the other choices end with it */
+    return e;
 }
 
+/* How it ended and that it failed are said at once: nobody sees the end of an answer that failed without its error. */
 static void end_choice(engine_loop *l, choice *c)
 {
     job *j = c->job;
+    api_error e = end_error(c);
     pthread_mutex_lock(&j->lock);
     c->finish = session_finish(c->session);
     c->stats = session_get_stats(c->session);
     j->n_open--;
+    if (e.http_status) job_fail_locked(j, &e);
     pthread_mutex_unlock(&j->lock);
-    check_end(j, c);
+    if (e.http_status) atomic_store(&j->cancelled, true); /* the other choices end with it */
     metrics_finish(l->figures, c->finish, &c->stats, (double)(clock_ns() - j->submitted_ns) * 1e-9, c->number == 0);
     session_free(c->session);
     c->session = NULL;

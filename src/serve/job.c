@@ -51,13 +51,17 @@ void job_wake(job *j)
     pthread_mutex_unlock(&j->lock);
 }
 
+void job_fail_locked(job *j, const api_error *e)
+{
+    if (j->state == JOB_FAILED) return;
+    j->state = JOB_FAILED;
+    j->error = *e;
+}
+
 void job_fail(job *j, const api_error *e)
 {
     pthread_mutex_lock(&j->lock);
-    if (j->state != JOB_FAILED) {
-        j->state = JOB_FAILED;
-        j->error = *e;
-    }
+    job_fail_locked(j, e);
     pthread_mutex_unlock(&j->lock);
 }
 

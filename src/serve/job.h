@@ -92,6 +92,7 @@ int job_prepare(job *j, const served_model *m, api_error *e);
 void job_wake(job *j);
 /* Ends it with an error: for whoever waits. */
 void job_fail(job *j, const api_error *e);
+void job_fail_locked(job *j, const api_error *e); /* under the lock */
 /* Ends it with an answer, whose bytes are taken over, or says why that can't be; advice: what makes it smaller. */
 int job_take_answer(job *j, strbuf *answer, const char *advice, api_error *e);
 /* Reached before any other thread can take it further. */

@@ -16,6 +16,14 @@ static void *serve(void *arg)
     return NULL;
 }
 
+static int kv_wait(void *user, int layer, const kv_seq *seq, status *st)
+{
+    serve_rig *r = user;
+    (void)seq;
+    if (atomic_load(&r->waits_left) == 0 || atomic_fetch_sub(&r->waits_left, 1) != 1) return ST_OK;
+    return status_set(st, ST_TIMEOUT, STATUS_NO_POS, "layer %d did not come", layer);
+}
+
 serve_rig *serve_start(server_config config)
 {
     uint64_t before = mem_stats().bytes;
@@ -26,7 +34,8 @@ serve_rig *serve_start(server_config config)
     assert_int_equal(threads_new(&r->team, 2, &st), ST_OK);
     r->bytes_before = before;
     r->m = tiny_load(&t, kernels_get(CPU_AUTO), r->team);
-    engine_config c = {.context = 128, .n_sessions = 24, .n_running = 6, .chunk = 64, .kv_memory_bytes = 1 << 20};
+    engine_config c = {.context = 128, .n_sessions = 24, .n_running = 6, .chunk = 64, .kv_memory_bytes = 1 << 20,
+                       .kv_wait = kv_wait, .kv_user = r};
     assert_int_equal(engine_new(&r->e, r->m, r->team, &c, &st), ST_OK);
     config.port = 0;
     assert_int_equal(server_new(&r->s, &config, &st), ST_OK);

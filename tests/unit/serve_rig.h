@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,6 +21,7 @@ typedef struct serve_rig {
     server *s;
     pthread_t thread; /* the engine's */
     uint64_t bytes_before;
+    _Atomic int waits_left; /* when it comes to 0, once, the K and V of a sequence don't come */
 } serve_rig;
 
 /* At any port; 24 answers at most, 6 at once, a context of 128. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "engine/session.h"
 #include "talk.h"
 
 static int open_world(void **state)
@@ -342,6 +343,108 @@ static void logits_that_are_no_numbers(void **state)
     engine_free(e);
 }
 
+/* Sessions of a batch, and what befalls the K and V of one of them. */
+typedef struct trouble {
+    engine *e;
+    talk k[4];
+    int victim, step, layer; /* whose, when */
+    bool damaged;            /* they come, but as no numbers; else they don't */
+    int now, n_times;
+} trouble;
+
+static int wait_with_trouble(void *user, int layer, const kv_seq *seq, status *st)
+{
+    trouble *t = user;
+    if (seq != t->k[t->victim].s->seq || t->now != t->step || layer != t->layer) return ST_OK;
+    t->n_times++;
+    if (!t->damaged) return status_set(st, ST_TIMEOUT, STATUS_NO_POS, "layer %d did not come", layer);
+    const kv_cache *c = engine_cache(t->e);
+    float k[64];
+    for (int i = 0; i < 64; i++) k[i] = NAN;
+    for (int g = 0; g < kv_cache_n_groups(c); g++) { /* the newest row, of the first layer */
+        kv_place at = kv_seq_place(seq, g, kv_seq_len(seq) - 1);
+        kv_cache_format(c)->write_k(kernels_get(CPU_AUTO), at.block + kv_k_offset(c, g, 0, 0), kv_cache_block_tokens(c),
+                                    at.row, k, kv_cache_group(c, g)->layout.d_k);
+    }
+    return ST_OK;
+}
+
+/* Its session ends with the error of its own; the others of the step go on, the fork of the lost one too, and all say
+ * what they say alone. */
+static void failures_belong_to_their_session(void **state)
+{
+    talk_world *w = *state;
+    const model *models[] = {w->llama, w->gemma};
+    int32_t ids[4][40];
+    trouble alone = {.step = -1};
+    for (int i = 0; i < 4; i++) tiny_ids(ids[i], 40, i < 3 ? 70 + (uint64_t)i : 70); /* the last one forks the first */
+    for (int round = 0; round < 16; round++) {
+        const model *m = models[round % 2];
+        trouble t = {.victim = round / 2 % 2, .step = round / 4 % 2 ? 0 : 5, .damaged = round / 8};
+        t.layer = !t.damaged;
+        engine *e = talk_engine(m, w->team, (engine_config){.context = 100, .n_sessions = 4, .kv_wait = wait_with_trouble,
+                                                            .kv_user = &t});
+        t.e = e;
+        engine *idle = talk_engine(m, w->team, (engine_config){.context = 100, .no_sharing = true});
+        generate_params p = talk_params(12);
+        p.ignore_eos = true;
+        p.sampling.temperature = 1;
+        status st = STATUS_INIT;
+        for (int i = 0; i < 4; i++) {
+            p.sampling.choice = i == 3;
+            talk_open(&alone.k[i], idle);
+            talk_answer(&alone.k[i], idle, ids[i], 40, &p);
+            session_free(alone.k[i].s);
+            talk_open(&t.k[i], e);
+            if (i < 3) talk_start(&t.k[i], ids[i], 40, &p);
+        }
+        session_callbacks cb = talk_callbacks(&t.k[3]);
+        assert_int_equal(session_fork(t.k[3].s, t.k[0].s, 1, &cb, &st), ST_OK);
+        for (; engine_n_active(e); t.now++) talk_step(e);
+        assert_int_equal(t.n_times, 1);
+        for (int i = 0; i < 4; i++) {
+            if (i != t.victim) talk_same(&t.k[i], &alone.k[i]);
+            else {
+                assert_int_equal(session_finish(t.k[i].s), FINISH_ERROR);
+                assert_int_equal(session_error(t.k[i].s)->code, t.damaged ? ST_FORMAT : ST_TIMEOUT);
+                assert_non_null(strstr(session_error(t.k[i].s)->text, t.damaged ? "not all finite" : "layer 1"));
+                assert_int_equal(t.k[i].n, t.step);
+                assert_memory_equal(t.k[i].tokens, alone.k[i].tokens, (size_t)t.step * sizeof(int32_t));
+            }
+            session_free(t.k[i].s);
+        }
+        engine_free(e);
+        engine_free(idle);
+    }
+}
+
+/* Teacher forcing is one call: what befalls one sequence leaves all as they were. */
+static void a_failed_wait_takes_a_feed_back(void **state)
+{
+    talk_world *w = *state;
+    int32_t ids[20];
+    tiny_ids(ids, 20, 6);
+    trouble t = {.victim = 0, .layer = 1};
+    engine *e = talk_engine(w->llama, w->team, (engine_config){.context = 100, .n_sessions = 2,
+                                                               .kv_wait = wait_with_trouble, .kv_user = &t});
+    status st = STATUS_INIT;
+    kv_seq *other;
+    talk_open(&t.k[0], e);
+    assert_int_equal(kv_seq_new(&other, engine_cache(e), &st), ST_OK);
+    feed both[] = {{t.k[0].s->seq, ids, 20, false}, {other, ids, 20, false}};
+    heard *h = calloc(1, sizeof *h);
+    assert_int_equal(engine_feed(e, both, 2, hear, h, &st), ST_TIMEOUT);
+    assert_int_equal(kv_seq_len(other), 0);
+    assert_int_equal(kv_seq_len(t.k[0].s->seq), 0);
+    t.now = 1;
+    assert_int_equal(engine_feed(e, both, 2, hear, h, &st), ST_OK);
+    assert_int_equal(kv_seq_len(other), 20);
+    free(h);
+    kv_seq_free(other);
+    session_free(t.k[0].s);
+    engine_free(e);
+}
+
 static void finish_names(void **state)
 {
     (void)state;
@@ -361,6 +464,8 @@ int main(void)
         cmocka_unit_test(short_memory_leaks_nothing),
         cmocka_unit_test(feeds),
         cmocka_unit_test(logits_that_are_no_numbers),
+        cmocka_unit_test(failures_belong_to_their_session),
+        cmocka_unit_test(a_failed_wait_takes_a_feed_back),
         cmocka_unit_test(finish_names),
     };
     return cmocka_run_group_tests(tests, open_world, talk_close_world);

@@ -1,4 +1,4 @@
-/* Layer ranges, taps and hooks of the forward pass; a run that is broken off, a token that is none. */
+/* Layer ranges, taps and hooks of the forward pass; a sequence that is lost, a token that is none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,10 +55,10 @@ static void layer_ranges(void **state)
 }
 
 typedef struct record {
-    int taps[8], n_taps, ready[8], n_ready, wait[8], n_wait, fail_at;
+    int taps[8], n_taps, ready[8], n_ready, wait[2][8], n_wait[2], fails, fail_at, n_lost, n_rows;
     float *hidden[8];
     size_t n_bytes;
-    const net *n;
+    net *n;
 } record;
 
 static void on_tap(void *user, int layer, const float *hidden)
@@ -75,12 +75,29 @@ static void on_ready(void *user, int layer)
     r->ready[r->n_ready++] = layer;
 }
 
-static int on_wait(void *user, int layer, status *st)
+static int on_wait(void *user, int layer, int seq, status *st)
 {
     record *r = user;
-    r->wait[r->n_wait++] = layer;
-    assert_int_equal(r->n_ready, r->n_wait); /* this step's rows of the layer are there */
-    return layer == r->fail_at ? status_set(st, ST_TIMEOUT, STATUS_NO_POS, "layer %d did not come", layer) : ST_OK;
+    r->wait[seq][r->n_wait[seq]++] = layer;
+    assert_int_equal(r->n_ready, r->n_wait[seq]); /* this step's rows of the layer are there */
+    if (seq != r->fails || layer != r->fail_at) return ST_OK;
+    return status_set(st, ST_TIMEOUT, STATUS_NO_POS, "layer %d did not come", layer);
+}
+
+static void on_lost(void *user, int seq, const status *st)
+{
+    record *r = user;
+    assert_int_equal(seq, r->fails);
+    assert_int_equal(st->code, ST_TIMEOUT);
+    assert_string_equal(st->text, "layer 1 did not come");
+    r->n_lost++;
+}
+
+static void take_row(void *user, int row, const float *logits)
+{
+    record *r = user;
+    net_take_row(r->n, row, logits);
+    r->n_rows++;
 }
 
 static void taps_and_hooks(void **state)
@@ -97,10 +114,10 @@ static void taps_and_hooks(void **state)
         .tap_layers = wanted, .n_taps = 3, .on_tap = on_tap, .kv_ready = on_ready, .kv_wait = on_wait, .user = &r};
     assert_int_equal(net_run_io(n, &io, &st), ST_OK);
     assert_int_equal(r.n_ready, 7);
-    assert_int_equal(r.n_wait, 7);
+    assert_int_equal(r.n_wait[0], 7);
     for (int l = 0; l < 7; l++) {
         assert_int_equal(r.ready[l], l);
-        assert_int_equal(r.wait[l], l);
+        assert_int_equal(r.wait[0][l], l);
     }
     assert_int_equal(r.n_taps, 3);
     const int order[] = {0, 4, 6};
@@ -117,31 +134,41 @@ static void taps_and_hooks(void **state)
     net_close(n);
 }
 
-static void failed_wait_ends_the_run(void **state)
+/* It loses its sequence alone: no logits and no waits of that any more, and the other one's bits are what they are. */
+static void failed_wait_loses_its_sequence(void **state)
 {
     nets *w = *state;
     const int32_t *ids = some_ids();
-    for (int family = 0; family < 2; family++) {
-        net_config c = {.m = w->m[0][family]};
-        float *want = reference(c, ids, N_IDS), *got = logits_new(N_IDS);
+    for (int i = 0; i < 4; i++) {
+        net_config c = {.m = w->m[0][i % 2]};
+        float *want = reference(c, ids, N_IDS), *got = logits_new(N_IDS), *lost = logits_new(N_IDS);
         net *n = net_open(c);
-        kv_seq *s = net_seq(n);
-        net_run_chunks(n, s, ids, 30, 30, got);
+        kv_seq *s = net_seq(n), *other = net_seq(n);
+        net_run_chunks(n, s, ids, 30, 30, lost);
+        net_run_chunks(n, other, ids, 30, 30, got);
         status st = STATUS_INIT;
-        record r = {.fail_at = 1};
-        net_add_tokens(n, s, ids, 20, NULL);
-        forward_io io = {.on_logits = net_take_row, .kv_ready = on_ready, .kv_wait = on_wait, .user = &r};
-        assert_int_equal(net_run_io(n, &io, &st), ST_TIMEOUT);
-        assert_string_equal(st.text, "layer 1 did not come");
-        assert_int_equal(r.n_wait, 2);
+        record r = {.fails = i / 2, .fail_at = 1, .n = n};
+        if (r.fails == 0) net_add_tokens(n, s, ids + 30, 20, lost + 30 * TINY_VOCAB);
+        net_add_tokens(n, other, ids + 30, 20, got + 30 * TINY_VOCAB);
+        if (r.fails == 1) net_add_tokens(n, s, ids + 30, 20, lost + 30 * TINY_VOCAB);
+        forward_io io = {
+            .on_logits = take_row, .kv_ready = on_ready, .kv_wait = on_wait, .on_lost = on_lost, .user = &r};
+        assert_int_equal(net_run_io(n, &io, &st), ST_OK);
+        assert_int_equal(r.n_lost, 1);
+        assert_int_equal(r.n_rows, 20);
+        assert_int_equal(r.n_wait[r.fails], 2);
+        assert_int_equal(r.n_wait[!r.fails], n->n_layers);
+        same(got, want, N_IDS, "beside a lost sequence");
         assert_int_equal(kv_seq_truncate(s, 30, &st), ST_OK);
         net_clear(n);
-        net_run_chunks(n, s, ids + 30, N_IDS - 30, 20, got + 30 * TINY_VOCAB);
-        same(got, want, N_IDS, "after a failed run");
+        net_run_chunks(n, s, ids + 30, N_IDS - 30, 20, lost + 30 * TINY_VOCAB);
+        same(lost, want, N_IDS, "after a failed wait");
         kv_seq_free(s);
+        kv_seq_free(other);
         net_close(n);
         free(want);
         free(got);
+        free(lost);
     }
 }
 
@@ -169,7 +196,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layer_ranges),
         cmocka_unit_test(taps_and_hooks),
-        cmocka_unit_test(failed_wait_ends_the_run),
+        cmocka_unit_test(failed_wait_loses_its_sequence),
         cmocka_unit_test(tokens_outside_the_vocabulary),
     };
     return cmocka_run_group_tests(tests, nets_open, nets_close);

@@ -176,6 +176,36 @@ static void test_failing_allocations(void **state)
     serve_wait_until_idle(s);
 }
 
+/* An answer that fails is an error: the only answer before a stream has begun, and else its last event, before which
+ * nothing says that a choice has failed. */
+static void test_failures_inside_a_step(void **state)
+{
+    serve_rig *s = *state;
+    int n_streams = 0;
+    for (int i = 0; i < 60; i++) {
+        atomic_store(&s->waits_left, 1 + 10 * i);
+        char *answer = serve_ask(s, "POST", "/v1/completions",
+                                 "{\"prompt\": [7, 8], \"max_tokens\": 120, \"stream\": true, \"n\": 2, "
+                                 "\"ignore_eos\": true}");
+        assert_int_equal(atomic_load(&s->waits_left), 0);
+        const char *event = strstr(answer, "data: {\"error\"");
+        if (serve_code(answer) == 500) {
+            serve_expect_error(answer, 500, NULL);
+            continue;
+        }
+        assert_int_equal(serve_code(answer), 200);
+        assert_non_null(event);
+        assert_non_null(strstr(event, "did not come"));
+        assert_null(strstr(event + 1, "data: "));
+        assert_null(strstr(answer, "\"finish_reason\":\"error\""));
+        assert_null(strstr(answer, "\"finish_reason\":\"cancelled\""));
+        free(answer);
+        n_streams++;
+    }
+    assert_true(n_streams > 0);
+    serve_wait_until_idle(s);
+}
+
 /* Answers that are cut off are told so; the cache tells its state meanwhile. */
 static void test_drain(void **state)
 {
@@ -205,6 +235,7 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_many_threads_of_clients),
         cmocka_unit_test(test_failing_allocations),
+        cmocka_unit_test(test_failures_inside_a_step),
     };
     const struct CMUnitTest alone[] = {cmocka_unit_test(test_drain)};
     return cmocka_run_group_tests(tests, start, stop) + cmocka_run_group_tests(alone, NULL, NULL);

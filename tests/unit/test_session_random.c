@@ -1,7 +1,8 @@
 /* Random operations on the sessions of a small engine: starts, forks of sessions in any state, cancels, deadlines, frees,
- * contexts that overflow, stop tokens, priorities, preemption, failing allocations. What each session says is compared
+ * contexts that overflow, stop tokens, priorities, preemption, failing allocations, K and V that don't come. What each session says is compared
  * with what it says alone on an idle engine; how its answer ends, what it drops and which tokens are left, with a plain
  * model. */
+#include "engine/session.h"
 #include "sanitized.h"
 #include "talk.h"
 
@@ -26,7 +27,7 @@ typedef struct slot {
     speaker v;
     const kind *of; /* what it was started with last; NULL = nothing that could be forked */
     uint32_t choice;
-    bool busy, is_fork, late, may_be_cancelled, was_cancelled, may_lack_memory;
+    bool busy, is_fork, late, may_be_cancelled, was_cancelled, may_lack_memory, lost;
 } slot;
 
 typedef struct world {
@@ -34,12 +35,23 @@ typedef struct world {
     uint64_t random;
     kind *kinds; /* [KINDS] */
     slot slots[SLOTS];
-    int n_ended[FINISH_ERROR + 1], n_forks, n_forks_moved_on, n_forks_refused, n_shifted, n_short;
+    int n_ended[FINISH_ERROR + 1], n_forks, n_forks_moved_on, n_forks_refused, n_shifted, n_short, n_lost;
 } world;
 
 static uint64_t roll(world *w, uint64_t n)
 {
     return tiny_random(&w->random) % n;
+}
+
+/* Fails for one sequence now and then. */
+static int kv_wait(void *user, int layer, const kv_seq *seq, status *st)
+{
+    world *w = user;
+    if (roll(w, 3000)) return ST_OK;
+    for (int i = 0; i < SLOTS; i++)
+        if (w->slots[i].v.k.s->seq == seq) w->slots[i].lost = true;
+    w->n_lost++;
+    return status_set(st, ST_TIMEOUT, STATUS_NO_POS, "layer %d did not come", layer);
 }
 
 static void on_prompt_token(void *user, const token_event *t)
@@ -201,7 +213,7 @@ static void begun(world *w, slot *s, const kind *d, uint32_t choice, int rc, con
     s->v.k.cancel_at = 0;
     s->v.k.other = NULL;
     forget_canceller(w, s);
-    s->may_be_cancelled = s->was_cancelled = s->may_lack_memory = s->is_fork = false;
+    s->may_be_cancelled = s->was_cancelled = s->may_lack_memory = s->is_fork = s->lost = false;
 }
 
 static void random_start(world *w, slot *s)
@@ -250,14 +262,15 @@ static void look_at(world *w, slot *s)
     assert_memory_equal(v->told, alone->told, (size_t)v->n_told * sizeof *v->told);
     if (v->k.n && v->k.n_progress && session_active(v->k.s))
         assert_int_equal(v->k.progress_done, v->k.progress_total);
+    if (s->lost) assert_int_equal(finish, FINISH_ERROR);
     if (s->was_cancelled) assert_int_equal(finish, FINISH_CANCELLED);
     if (v->k.n_finished == 0) return;
     assert_false(session_running(v->k.s));
     if (finish == FINISH_CANCELLED) assert_true(s->may_be_cancelled || s->was_cancelled);
     else if (finish == FINISH_TIMEOUT) assert_true(s->late && v->k.n == 0);
     else if (finish == FINISH_ERROR) {
-        assert_true(s->may_lack_memory);
-        assert_int_equal(session_error(v->k.s)->code, ST_NOMEM);
+        assert_true(s->lost || s->may_lack_memory);
+        assert_int_equal(session_error(v->k.s)->code, s->lost ? ST_TIMEOUT : ST_NOMEM);
     } else {
         assert_true(!s->late || s->of->p.max_tokens == 0);
         check_answer(v, s->of);
@@ -315,6 +328,8 @@ static void run(talk_world *t, const model *m, engine_config c, uint64_t seed)
     c.n_sessions = SLOTS;
     c.n_running = 5;
     c.kv_memory_bytes = talk_memory(m, t->team, CONTEXT) * 2;
+    c.kv_wait = kv_wait;
+    c.kv_user = w;
     w->e = talk_engine(m, t->team, c);
     for (int i = 0; i < SLOTS; i++) talk_open(&w->slots[i].v.k, w->e);
     for (int i = 0; i < STEPS; i++) {
@@ -332,6 +347,7 @@ static void run(talk_world *t, const model *m, engine_config c, uint64_t seed)
         assert_int_equal(pool_count(kv_cache_pool(cache, g)).in_use, 0);
     for (int r = FINISH_EOS; r <= FINISH_ERROR; r++) assert_true(w->n_ended[r] > 0);
     assert_true(s.preemptions > STEPS / 100 && w->n_shifted > STEPS / 200 && w->n_short > 0);
+    assert_true(w->n_lost > STEPS / 1000);
     assert_true(w->n_forks > STEPS / 50 && w->n_forks_moved_on > STEPS / 500 && w->n_forks_refused > 0);
     for (int i = 0; i < SLOTS; i++) session_free(w->slots[i].v.k.s);
     engine_free(w->e);
