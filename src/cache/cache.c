@@ -196,9 +196,20 @@ uint64_t kv_cache_bytes(const kv_cache *c)
     return sum;
 }
 
-uint64_t kv_cache_capacity_tokens(const kv_cache *c)
+uint64_t kv_cache_longest_tokens(const kv_cache *c)
 {
     return c->capacity_tokens;
+}
+
+uint64_t kv_cache_capacity_tokens(const kv_cache *c)
+{
+    uint64_t all = UINT64_MAX, windowed = UINT64_MAX;
+    for (int g = 0; g < c->n_groups; g++) {
+        uint64_t n = (uint64_t)pool_count(c->groups[g].pool).total * (uint64_t)c->block_tokens;
+        uint64_t *least = c->groups[g].group.layout.window ? &windowed : &all;
+        if (n < *least) *least = n;
+    }
+    return all < UINT64_MAX ? all : windowed;
 }
 
 kv_tree *kv_cache_tree(const kv_cache *c)

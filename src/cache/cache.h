@@ -67,6 +67,9 @@ const kv_format *kv_cache_format(const kv_cache *c);
 int kv_cache_block_tokens(const kv_cache *c);
 uint64_t kv_cache_bytes(const kv_cache *c); /* of all pools */
 /* Longest sequence that the pools can hold when it is alone (at most max_tokens): no sequence grows beyond it. */
+uint64_t kv_cache_longest_tokens(const kv_cache *c);
+/* Tokens whose K and V the pools hold at once, of all sequences and prefixes: the rows of the smallest pool among the
+ * groups that keep all tokens; among all groups where each has a window. */
 uint64_t kv_cache_capacity_tokens(const kv_cache *c);
 kv_tree *kv_cache_tree(const kv_cache *c); /* slot g is group g; NULL with no_sharing */
 /* Blocks of a group's pool that can be taken: free and cached ones. */
@@ -117,6 +120,11 @@ void kv_seq_share(kv_seq *s, const int32_t *ids);
 /* The sequence releases everything, drafts too, and is empty: what kv_seq_share would show stays in the tree, and so
  * do the rows of its tail. */
 void kv_seq_retire(kv_seq *s, const int32_t *ids);
+
+/* Of a sequence of full blocks alone: gives up its references, not its table nor its lock, to see what that frees; takes
+ * them back. Nothing may be taken or evicted between the two. */
+void kv_seq_lend(kv_seq *s);
+void kv_seq_take_back(kv_seq *s);
 
 /* Drafts: n more uncommitted slots (numbered on from those there are). parents[i]: the slot that the i-th new one
  * follows, of a lower number; -1 = the last committed row. parents NULL: each follows the slot before it. ST_LIMIT when

@@ -173,6 +173,22 @@ void kv_seq_retire(kv_seq *s, const int32_t *ids)
     kv_seq_truncate(s, 0, &ignored);
 }
 
+void kv_seq_lend(kv_seq *s)
+{
+    assert(s->len % s->cache->block_tokens == 0 && s->n_drafts == 0);
+    for (int g = 0; g < s->cache->n_groups; g++)
+        for (uint32_t i = s->groups[g].first; i < s->groups[g].n; i++) {
+            block_id id = s->groups[g].table[i];
+            kv_release(s->cache, g, &id, 1, false);
+        }
+}
+
+void kv_seq_take_back(kv_seq *s)
+{
+    for (int g = 0; g < s->cache->n_groups; g++)
+        for (uint32_t i = s->groups[g].first; i < s->groups[g].n; i++) kv_hold(s->cache, g, s->groups[g].table[i]);
+}
+
 int kv_seq_copy(kv_seq *to, const kv_seq *from, int64_t n, status *st)
 {
     kv_cache *c = from->cache;

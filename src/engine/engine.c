@@ -40,7 +40,7 @@ static int make_cache(engine *e, const engine_config *c, status *st)
                          .seed = seed,
                          .memory_bytes = c->kv_memory_bytes ? c->kv_memory_bytes : default_kv_memory()};
     if (kv_cache_new(&e->cache, &k, st)) return st->code;
-    uint64_t capacity = kv_cache_capacity_tokens(e->cache);
+    uint64_t capacity = kv_cache_longest_tokens(e->cache);
     if (capacity < (uint64_t)wanted && c->context)
         return status_set(st, ST_LIMIT, STATUS_NO_POS,
                           "a context of %d tokens doesn't fit in %llu bytes of cache, which hold %llu tokens; lower "
@@ -189,6 +189,7 @@ engine_stats engine_get_stats(const engine *e)
 {
     engine_stats stats = e->stats;
     stats.running = e->n_running;
+    stats.pins = e->n_pins;
     stats.waiting = engine_n_active(e) - e->n_running;
     return stats;
 }

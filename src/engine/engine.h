@@ -119,6 +119,7 @@ typedef struct generate_params {
     double deadline_s;  /* from session_start; 0 = none */
     uint64_t salt;      /* prefixes are shared among equal salts only */
     double pin_s;       /* the prompt stays in the cache for that long after the answer (engine_pin); 0 = no pin */
+    bool cache_only;    /* with max_tokens 0: the prompt is computed all the same, as with a pin, and stays cached */
     overflow_policy overflow;
     /* OVERFLOW_WINDOW: tokens at the beginning that stay; -1 = a quarter of the context or the prompt, if shorter */
     int64_t keep;
@@ -129,6 +130,7 @@ typedef struct generate_params {
 typedef struct session_stats {
     /* reused: of the prompt, found in the cache when the session was first admitted */
     int64_t prompt_tokens, reused_tokens, generated_tokens, context_used;
+    int64_t pinned_tokens; /* of the prompt, when the answer is over: 0 without pin_s, or where no pin could be made */
     /* start -> admitted -> first token -> last token; first_token: from the start */
     double queue_s, prefill_s, decode_s, first_token_s;
     int preemptions;
@@ -167,16 +169,24 @@ const int32_t *session_ids(const session *s, size_t *n);
 int engine_step(engine *e, status *st);
 int engine_n_active(const engine *e);
 
-/* Keeps what the cache has of a prefix for some time: it is not evicted while running answers can do without its
- * blocks. *n_pinned: tokens, of full blocks; 0 makes no pin. ST_LIMIT when there are too many pins. */
+#define MAX_PINS 64
+/* Keeps what the cache has of a prefix for some time. What is promised: it is not evicted, but for a session that runs
+ * alone and could not go on otherwise, or could not enter; then the fewest pins go that make room, the oldest first
+ * (pins_dropped). *n_pinned: tokens, of full blocks; 0 makes no pin. ST_LIMIT when there are MAX_PINS. */
 int engine_pin(engine *e, uint64_t salt, const int32_t *ids, size_t n, double seconds, int64_t *n_pinned, status *st);
+typedef struct pin_report {
+    int64_t n_tokens, until_ns; /* by the clock */
+} pin_report;
+int engine_list_pins(const engine *e, pin_report out[MAX_PINS]); /* the oldest first; their number */
 /* Releases pins that have run out, as each step does. When the next one does, by the clock; 0: there is none. */
 int64_t engine_expire_pins(engine *e);
 
 typedef struct engine_stats {
     int running, waiting;                /* sessions, now */
+    int pins;                            /* now */
     uint64_t steps, prompt_tokens, reused_tokens, generated_tokens, computed_rows; /* ever */
     uint64_t preemptions, finished;
+    uint64_t pins_dropped;               /* before their time, to make room */
     int chunk;                           /* rows that a step's prompts may take now (itl_target_s) */
 } engine_stats;
 engine_stats engine_get_stats(const engine *e);

@@ -5,8 +5,6 @@
 #include "engine/engine.h"
 #include "engine/pace.h"
 
-#define MAX_PINS 64
-
 /* A prefix that stays in the cache until its time is over. */
 typedef struct pin {
     kv_seq *seq;
@@ -27,7 +25,7 @@ struct engine {
     bool reserve;
     int64_t (*clock)(void); /* the only clock of what decides; times that are only told come from it as well */
     pace pace;
-    pin pins[MAX_PINS];
+    pin pins[MAX_PINS]; /* the oldest first */
     int n_pins;
     engine_stats stats;
     /* The step at hand. */
@@ -42,7 +40,11 @@ struct engine {
 
 /* step.c. Puts the next n tokens of a sequence into the batch, with room for them in the cache. */
 int engine_add_rows(engine *e, kv_seq *seq, const int32_t *ids, int n, bool all_logits, status *st);
-/* pins.c. Releases what is over, or of everything. */
+/* pins.c. The fewest pins go, the oldest first, so that there is enough for s and n; those without which there is enough
+ * stay. Returns how many: 0, and all stay, when not even all would do. */
+typedef bool pins_enough(const engine *e, const session *s, int n);
+int engine_drop_pins(engine *e, pins_enough *enough, const session *s, int n);
+/* Releases the pins that are over, or all. */
 void engine_unpin(engine *e, int64_t now_ns);
 #define UNPIN_ALL INT64_MAX
 

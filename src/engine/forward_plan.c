@@ -141,7 +141,7 @@ int forward_new(forward **out, const model *m, kv_cache *cache, const kv_groups 
                    .max_rows = c->max_rows, .max_seqs = c->max_seqs, .max_drafts = c->max_drafts,
                    .max_logit_rows = c->max_logit_rows, .exact = c->exact, .no_split = c->no_split,
                    .no_cascade = c->no_cascade};
-    f->max_spans = (int)((kv_cache_capacity_tokens(cache) + (uint64_t)c->max_drafts) / (uint64_t)block_tokens) + 2;
+    f->max_spans = (int)((kv_cache_longest_tokens(cache) + (uint64_t)c->max_drafts) / (uint64_t)block_tokens) + 2;
     arena_init(&f->memory, 0);
     if (!alloc_buffers(f)) status_nomem(st, (uint64_t)f->max_rows * (uint64_t)m->params.d_ff * 8);
     else if (!alloc_plans(f, c->max_workers, st)) {

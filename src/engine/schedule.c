@@ -38,9 +38,7 @@ static bool make_room(engine *e, session *s, int n)
         if (victim != s || e->n_running > 1) {
             session_preempt(victim);
             if (victim == s) return false;
-        } else if (e->n_pins) {
-            engine_unpin(e, UNPIN_ALL);
-        } else {
+        } else if (engine_drop_pins(e, has_room, s, n) == 0) {
             status st = STATUS_INIT;
             kv_seq_append(s->seq, n, &st); /* says what is short */
             session_fail(s, &st);
@@ -134,7 +132,13 @@ static bool try_to_enter(engine *e, session *s)
     return false;
 }
 
-/* Into the batch, from sessions of lower priority if need be; alone, with the pins' blocks too. */
+static bool fits_alone(const engine *e, const session *s, int n)
+{
+    (void)n;
+    return will_fit(e, s);
+}
+
+/* Into the batch, from sessions of lower priority if need be; alone, with pins' blocks too. */
 static bool admit(engine *e, session *s)
 {
     for (;;) {
@@ -142,14 +146,13 @@ static bool admit(engine *e, session *s)
         session *victim = last_running(e);
         bool lower = victim && victim->params.priority < s->params.priority;
         if (lower && would_fit(e, s, s->params.priority)) session_preempt(victim); /* not in vain */
-        else if (!victim && e->n_pins) engine_unpin(e, UNPIN_ALL);
-        else break;
+        else if (victim || engine_drop_pins(e, fits_alone, s, 0) == 0) break;
     }
     if (e->n_running) return false;
     status st = STATUS_INIT; /* nobody else holds a block */
     status_set(&st, ST_LIMIT, STATUS_NO_POS,
-               "a sequence of %lld tokens can't fit into the KV cache, which holds %llu tokens; raise --kv-memory",
-               (long long)s->n_ids, (unsigned long long)kv_cache_capacity_tokens(e->cache));
+               "a sequence of %lld tokens can't fit into the KV cache, whose longest one has %llu; raise --kv-memory",
+               (long long)s->n_ids, (unsigned long long)kv_cache_longest_tokens(e->cache));
     session_fail(s, &st);
     return false;
 }

@@ -194,7 +194,8 @@ static void begin(session *s)
     s->admitted_ns = s->first_ns = 0;
     s->deadline_ns = s->params.deadline_s > 0 ? s->start_ns + (int64_t)(s->params.deadline_s * 1e9) : 0;
     s->begun = true;
-    s->finish = s->params.max_tokens == 0 && !s->params.prompt_logprobs ? FINISH_LENGTH : FINISH_NONE;
+    bool computes = s->params.max_tokens != 0 || s->params.prompt_logprobs || s->params.cache_only || s->params.pin_s > 0;
+    s->finish = computes ? FINISH_NONE : FINISH_LENGTH;
     leave_list(s);
     join_list(s);
 }
@@ -299,9 +300,9 @@ void session_end(session *s)
     leave_batch(s);
     e->stats.finished++;
     if (s->params.pin_s > 0 && s->finish != FINISH_ERROR) {
-        int64_t pinned;
-        status ignored = STATUS_INIT; /* too many pins: this prompt goes like any other */
-        engine_pin(e, s->params.salt, s->prompt, (size_t)s->n_prompt, s->params.pin_s, &pinned, &ignored);
+        status ignored = STATUS_INIT; /* too many pins: this prompt goes like any other, and pinned_tokens tell */
+        engine_pin(e, s->params.salt, s->prompt, (size_t)s->n_prompt, s->params.pin_s, &s->stats.pinned_tokens,
+                   &ignored);
     }
     if (s->cb.on_finish) s->cb.on_finish(s->cb.user, s->finish);
 }
@@ -432,7 +433,7 @@ void session_draw(session *s, sampler_scratch *scratch)
 
 void session_take_token(session *s)
 {
-    if (s->params.max_tokens == 0) { /* only the prompt's logprobs were wanted */
+    if (s->params.max_tokens == 0) { /* only the prompt was wanted */
         s->finish = FINISH_LENGTH;
         return;
     }

@@ -32,7 +32,7 @@ static void head(strbuf *out, const job *j, const served_model *m, const char *o
 /* Each prompt counts once, however many answers it got; every answer that was made counts. */
 static void usage(strbuf *out, const job *j, bool so_far)
 {
-    long long prompt = 0, cached = 0, answer = 0;
+    long long prompt = 0, cached = 0, answer = 0, pinned = 0;
     size_t dropped = 0;
     for (size_t i = 0; i < j->n_choices; i++) {
         const choice *c = &j->choices[i];
@@ -40,12 +40,14 @@ static void usage(strbuf *out, const job *j, bool so_far)
         if (c->number != 0) continue;
         prompt += (long long)j->prompts[c->prompt].ids.n;
         cached += c->stats.reused_tokens;
+        pinned += c->stats.pinned_tokens;
         dropped += j->prompts[c->prompt].ids.n_dropped;
     }
     strbuf_printf(out, "\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld", prompt,
                   answer, prompt + answer);
     if (!so_far) {
         strbuf_printf(out, ",\"prompt_tokens_details\":{\"cached_tokens\":%lld", cached);
+        if (j->request.params.pin_s > 0) strbuf_printf(out, ",\"pinned_tokens\":%lld", pinned);
         if (dropped) strbuf_printf(out, ",\"dropped_bytes\":%zu", dropped);
         strbuf_putc(out, '}');
     }

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 static void layout_json(strbuf *out, const kv_layout *l)
@@ -33,11 +34,12 @@ static void group_json(strbuf *out, const kv_report *r, int group)
 static void tree_json(strbuf *out, const char *policy, const kv_tree_counts *n)
 {
     strbuf_printf(out,
-                  "{\"policy\":\"%s\",\"nodes\":%llu,\"blocks\":%llu,\"bytes\":%llu,\"inserted\":%llu,"
-                  "\"evicted\":%llu,\"evicted_behind\":%llu}",
-                  policy, (unsigned long long)n->nodes, (unsigned long long)n->blocks, (unsigned long long)n->bytes,
+                  "{\"policy\":\"%s\",\"nodes\":%llu,\"blocks\":%llu,\"tails\":%llu,\"bytes\":%llu,\"inserted\":%llu,"
+                  "\"evicted\":%llu,\"absorbed\":%llu,\"evicted_behind\":%llu}",
+                  policy, (unsigned long long)n->nodes, (unsigned long long)n->blocks, (unsigned long long)n->tails,
+                  (unsigned long long)n->bytes,
                   (unsigned long long)n->inserted, (unsigned long long)n->evicted,
-                  (unsigned long long)n->evicted_behind);
+                  (unsigned long long)n->absorbed, (unsigned long long)n->evicted_behind);
 }
 
 static void sequence_json(strbuf *out, const kv_sequence_report *q, bool first)
@@ -84,6 +86,8 @@ void kv_report_take(kv_report *r, const job *running)
     if (kv_cache_tree(c)) r->tree = kv_tree_count(kv_cache_tree(c));
     r->bytes = kv_cache_bytes(c);
     r->capacity_tokens = kv_cache_capacity_tokens(c);
+    r->longest_sequence_tokens = kv_cache_longest_tokens(c);
+    r->n_pins = engine_list_pins(r->e, r->pins);
     r->n_sequences = 0;
     for (const job *j = running; j; j = j->next)
         for (size_t i = 0; i < j->n_choices; i++)
@@ -102,15 +106,21 @@ void kv_report_json(strbuf *out, const kv_report *r, const char *audit, double a
 {
     const kv_cache *c = engine_cache(r->e);
     strbuf_printf(out,
-                  "{\"format\":\"%s\",\"block_tokens\":%d,\"bytes\":%llu,\"capacity_tokens\":%llu,\"context\":%d,"
-                  "\"groups\":[",
+                  "{\"format\":\"%s\",\"block_tokens\":%d,\"bytes\":%llu,\"capacity_tokens\":%llu,"
+                  "\"longest_sequence_tokens\":%llu,\"context\":%d,\"groups\":[",
                   kv_cache_format(c)->name, kv_cache_block_tokens(c), (unsigned long long)r->bytes,
-                  (unsigned long long)r->capacity_tokens, engine_context(r->e));
+                  (unsigned long long)r->capacity_tokens, (unsigned long long)r->longest_sequence_tokens,
+                  engine_context(r->e));
     for (int g = 0; g < kv_cache_n_groups(c); g++) group_json(out, r, g);
     strbuf_puts(out, "],\"tree\":");
     if (kv_cache_tree(c)) tree_json(out, kv_tree_policy(kv_cache_tree(c)), &r->tree);
     else strbuf_puts(out, "null");
-    strbuf_puts(out, ",\"sequences\":[");
+    strbuf_puts(out, ",\"pins\":[");
+    int64_t now = clock_ns();
+    for (int i = 0; i < r->n_pins; i++)
+        strbuf_printf(out, "%s{\"tokens\":%lld,\"seconds_left\":%.3f}", i ? "," : "", (long long)r->pins[i].n_tokens,
+                      r->pins[i].until_ns > now ? (double)(r->pins[i].until_ns - now) * 1e-9 : 0);
+    strbuf_puts(out, "],\"sequences\":[");
     for (size_t i = 0; i < r->n_sequences; i++) sequence_json(out, &r->sequences[i], i == 0);
     strbuf_puts(out, "]");
     if (audit) {

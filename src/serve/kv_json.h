@@ -26,9 +26,11 @@ typedef struct kv_sequence_report {
 
 typedef struct kv_report {
     const engine *e; /* for what is constant */
-    uint64_t bytes, capacity_tokens;
+    uint64_t bytes, capacity_tokens, longest_sequence_tokens;
     kv_group_report groups[KV_MAX_GROUPS];
     kv_tree_counts tree;
+    pin_report pins[MAX_PINS];
+    int n_pins;
     kv_sequence_report *sequences;
     size_t n_sequences, max_sequences;
 } kv_report;

@@ -151,7 +151,10 @@ static void blocks(const page *p, const metrics_gauges *g)
 static void tree(const page *p, const kv_tree_counts *c)
 {
     one(p, "gauge", &(family){"kvasir_tree_nodes", NULL, "Nodes of the radix tree."}, (double)c->nodes);
-    one(p, "gauge", &(family){"kvasir_tree_blocks", NULL, "Blocks that the radix tree holds."}, (double)c->blocks);
+    one(p, "gauge", &(family){"kvasir_tree_blocks", NULL, "Blocks that the radix tree holds, tails included."},
+        (double)c->blocks);
+    one(p, "gauge", &(family){"kvasir_tree_tails", NULL, "Partly filled blocks that the radix tree holds."},
+        (double)c->tails);
     one(p, "gauge", &(family){"kvasir_tree_bytes", NULL, "Memory of the radix tree itself."}, (double)c->bytes);
     one(p, "counter", &(family){"kvasir_tree_inserted_blocks_total", NULL, "Blocks that entered the radix tree."},
         (double)c->inserted);
@@ -173,6 +176,10 @@ void metrics_text(strbuf *out, const metrics_values *v, const char *model_name, 
         g->engine.running);
     one(&p, "gauge", &(family){"kvasir_requests_waiting", "vllm:num_requests_waiting", "Answers that wait."},
         g->engine.waiting);
+    one(&p, "gauge", &(family){"kvasir_pins", NULL, "Prefixes that stay in the cache for a time (cache_pin)."},
+        g->engine.pins);
+    one(&p, "counter", &(family){"kvasir_pins_dropped_total", NULL, "Pins that ended before their time, to make room."},
+        (double)g->engine.pins_dropped);
     one(&p, "gauge", &(family){"kvasir_chunk_rows", NULL, "Tokens that a step takes from prompts at most, now."},
         g->engine.chunk);
     blocks(&p, g);

@@ -53,12 +53,16 @@ static int check_together(request *r, api_error *e)
                              : r->documents ? "documents"
                                             : "chat_template_kwargs");
     if (r->best_of < 0) r->best_of = r->n;
+    if (r->cache_only && r->max_tokens < 0) r->max_tokens = 0;
     if (r->best_of < r->n)
         return api_error_set(e, 400, "invalid_value", "best_of", "'best_of' is %d, less than 'n', which is %d",
                              r->best_of, r->n);
     if (r->best_of > r->n && r->stream)
         return api_error_set(e, 400, "invalid_value", "best_of",
                              "with 'stream', 'best_of' can't be greater than 'n': the best are known at the end");
+    if (r->cache_only && r->max_tokens > 0)
+        return api_error_set(e, 400, "invalid_value", "cache_only",
+                             "with 'cache_only' there is no answer; leave out 'max_tokens', or let it be 0");
     if (r->n_prompts * (size_t)r->best_of > REQUEST_MAX_CHOICES)
         return api_error_set(e, 400, "invalid_value", r->best_of > r->n ? "best_of" : "n",
                              "%zu prompts with %d choices each; at most %d choices are possible in one request",
@@ -84,6 +88,7 @@ static void fill_params(request *r)
     p->show_special = !r->skip_special;
     if (!r->chat && r->max_tokens < 0 && !r->fill_context) p->max_tokens = 16;
     else p->max_tokens = r->max_tokens;
+    p->cache_only = r->cache_only;
 }
 
 /* Names in a header: nothing but what can't end one, and not more than fit. */

@@ -73,6 +73,7 @@ typedef struct request {
     bool with_pieces;   /* of tokens */
     int64_t max_tokens; /* -1 = not given, or with fill_context: as many as fit */
     bool fill_context;
+    bool cache_only; /* the prompt is computed and stays cached; no answer */
     bool skip_special; /* control tokens don't appear in the text */
     bool has_seed;
     generate_params params;               /* max_tokens and, without has_seed, the seed are still to be filled in */

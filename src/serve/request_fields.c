@@ -357,6 +357,7 @@ static const field fields[] = {
     {"with_pieces", IN_TOKENIZE, read_bool, PLACE(with_pieces), 0, 0},
     {"priority", IN_BOTH, read_priority, PLACE(params.priority), -INT32_MAX, INT32_MAX},
     {"cache_salt", IN_BOTH, read_salt, 0, 0, 0},
+    {"cache_only", IN_BOTH, read_bool, PLACE(cache_only), 0, 0},
     {"cache_pin", IN_BOTH, read_double, PLACE(params.pin_s), 0, MAX_SECONDS},
     {"timeout", IN_BOTH, read_double, PLACE(params.deadline_s), 0.001, MAX_SECONDS},
     {"response_format", IN_CHAT, read_response_format, 0, 0, 0},

@@ -130,6 +130,28 @@ def test_cache_salt_separates_tenants(server):
     assert cached[0] == cached[1] == 0 and cached[2] > 32
 
 
+def test_a_prompt_that_is_only_cached(server):
+    for kind, fields in (("computed for the cache", {"cache_only": True}), ("computed and kept", {"max_tokens": 0, "cache_pin": 0.5})):
+        prompt = f"A prompt that is {kind}: " + STORY * 2
+        answer = server.post("/v1/completions", {"prompt": prompt, **fields}).json
+        n = answer["usage"]["prompt_tokens"]
+        assert text(answer) == "" and answer["usage"]["completion_tokens"] == 0 and answer["choices"][0]["finish_reason"] == "length"
+        pinned = answer["usage"]["prompt_tokens_details"].get("pinned_tokens")
+        assert pinned == (n // 16 * 16 if "cache_pin" in fields else None)
+        assert cached(server.complete(prompt)) == n - 1
+    assert server.post("/v1/completions", {"prompt": "a", "cache_only": True, "max_tokens": 1}).status == 400
+    short = server.complete("No block", cache_pin=1)
+    assert short["usage"]["prompt_tokens_details"]["pinned_tokens"] == 0
+
+
+def test_pins_are_listed(server):
+    n = server.complete("A prompt whose pin is listed: " + STORY, cache_pin=3)["usage"]["prompt_tokens"]
+    pin = server.get("/v1/kv").json["pins"][-1]
+    assert pin["tokens"] == n // 16 * 16 and 0 < pin["seconds_left"] <= 3
+    assert server.metrics()["kvasir_pins"] >= 1 and server.metrics()["kvasir_pins_dropped_total"] == 0
+    server.until(lambda m: m["kvasir_pins"] == m["kvasir_kv_blocks{group=0,state=in_use}"] == 0)
+
+
 def test_a_pin_ends_on_an_idle_server(server):
     server.complete("A prompt to be pinned: " + STORY * 2, cache_pin=0.3)
     server.until(lambda m: m["kvasir_kv_blocks{group=0,state=in_use}"] == 0)

@@ -82,6 +82,7 @@ FIELDS = {
     "parse_special": Field("true", "false", good=(False,), bad=(True,)),
     "priority": integer(-2**31 + 1, 2**31 - 1),
     "cache_salt": Field("string", good=("me",), bad=("",)),
+    "cache_only": Field("boolean", good=(False,)),
     "cache_pin": Field("integer", "real", good=(0,), bad=(-1, 604801, 1e9)),
     "timeout": Field("integer", "real", good=(60, 0.5, 604800), bad=(0, -1, 604801, 1e9)),
     "response_format": Field("object", where=(CHAT,), good=({"type": "text"},), bad=({"type": "json_object"}, {"type": 1}, {}, {"type": "text", "x": 1})),

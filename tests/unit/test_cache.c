@@ -260,7 +260,7 @@ static void test_pools_are_sized_by_the_formula(void **state)
     } cases[] = {{0, 3}, {UINT64_MAX, 3}, {one * 2, 2}, {one, 1}, {one * 3 / 2, 1.5}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         kv_cache *c = make_cache(config_of(16, "f16", 1000, cases[i].memory));
-        assert_int_equal(kv_cache_capacity_tokens(c), 1000);
+        assert_int_equal(kv_cache_longest_tokens(c), 1000);
         for (int g = 0; g < 2; g++)
             assert_int_equal(pool_count(kv_cache_pool(c, g)).total, (uint64_t)((double)need[g] * cases[i].times));
         if (cases[i].memory) assert_true(kv_cache_bytes(c) <= cases[i].memory);
@@ -278,7 +278,7 @@ static void test_a_small_pool_serves_a_shorter_sequence(void **state)
         kv_cache *c = make_cache(config_of(8, "f16", 100000, memory));
         kv_seq *s = make_seq(c);
         status st = STATUS_INIT;
-        uint64_t most = kv_cache_capacity_tokens(c);
+        uint64_t most = kv_cache_longest_tokens(c);
         assert_true(kv_cache_bytes(c) <= memory && most >= 8);
         while ((uint64_t)kv_seq_len(s) < most)
             append(s, (int)(most - (uint64_t)kv_seq_len(s) < STEP ? most - (uint64_t)kv_seq_len(s) : STEP));
@@ -287,6 +287,25 @@ static void test_a_small_pool_serves_a_shorter_sequence(void **state)
         kv_seq_free(s);
         kv_cache_free(c);
     }
+}
+
+static void test_capacity(void **state)
+{
+    (void)state;
+    kv_cache_config config = config_of(16, "f16", 64, 0); /* three sequences of four blocks in the global group */
+    kv_cache *c = make_cache(config);
+    assert_int_equal(kv_cache_longest_tokens(c), 64);
+    assert_int_equal(kv_cache_capacity_tokens(c), 3 * 64);
+    kv_seq *s[3];
+    int64_t held = 0;
+    for (int i = 0; i < 3; i++, held += 64) {
+        s[i] = make_seq(c);
+        while (kv_seq_len(s[i]) < 64) append(s[i], 16);
+    }
+    assert_int_equal(held, kv_cache_capacity_tokens(c));
+    assert_int_equal(kv_cache_available(c, 0), 0);
+    for (int i = 0; i < 3; i++) kv_seq_free(s[i]);
+    kv_cache_free(c);
 }
 
 static void test_too_small(void **state)
@@ -428,6 +447,7 @@ int main(void)
         cmocka_unit_test(test_a_move_keeps_a_sequence_waiting),
         cmocka_unit_test(test_pools_are_sized_by_the_formula),
         cmocka_unit_test(test_a_small_pool_serves_a_shorter_sequence),
+        cmocka_unit_test(test_capacity),
         cmocka_unit_test(test_too_small),
         cmocka_unit_test(test_a_full_pool_says_so),
         cmocka_unit_test(test_bad_configurations),

@@ -100,7 +100,7 @@ static int64_t kept_from(const world *w, const plain_seq *p, int group)
 /* Whether an append of n rows fits, from first principles. */
 static bool append_fits(const world *w, const plain_seq *p, int n)
 {
-    if (p->len + n > (int64_t)kv_cache_capacity_tokens(w->c)) return false;
+    if (p->len + n > (int64_t)kv_cache_longest_tokens(w->c)) return false;
     bool fits = true;
     for (int g = 0; g < 2; g++) {
         int64_t more = (round_up(p->len + n, w->b) - round_up(p->len, w->b)) / w->b;
