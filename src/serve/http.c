@@ -100,7 +100,7 @@ static int check_head(exchange *x, const char *method, api_error *e)
     if (length && strtoull(length, NULL, 10) > x->s->config.max_body_bytes)
         return api_error_set(e, 413, "body_too_large", NULL, "the body has %.20s bytes; at most %zu are taken", length,
                              x->s->config.max_body_bytes);
-    return 0;
+    return query_check(x, e);
 }
 
 static int check_state(const exchange *x, api_error *e)

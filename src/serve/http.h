@@ -88,6 +88,11 @@ enum MHD_Result http_answer(exchange *x);
 /* A whole handler: a worker answers with what fn makes of the request. */
 enum MHD_Result http_convert(exchange *x, request_kind kind, job_convert fn);
 
+/* Refuses what a request says beside its body and nobody would obey (415, 400). */
+int query_check(const exchange *x, api_error *e);
+/* A parameter of the address that is 1 (or empty) or 0; false without it. */
+int query_flag(const exchange *x, const char *name, bool *out, api_error *e);
+
 /* Handlers. */
 enum MHD_Result handle_completion(exchange *x);
 enum MHD_Result handle_chat(exchange *x);

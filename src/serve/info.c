@@ -133,7 +133,8 @@ enum MHD_Result handle_detokenize(exchange *x)
 enum MHD_Result handle_kv(exchange *x)
 {
     api_error e;
-    bool audit = MHD_lookup_connection_value(x->connection, MHD_GET_ARGUMENT_KIND, "audit") != NULL;
+    bool audit = false;
+    if (query_flag(x, "audit", &audit, &e)) return http_error(x, &e);
     if (audit && !x->job) {
         job *j = x->job = job_new(http_resume);
         if (!j) {

@@ -221,6 +221,23 @@ def test_the_prompt_of_a_chat(server, tmp_path):
     assert server.post(CHAT, {**BASE[CHAT], "reasoning_effort": "high"}).headers["X-Kvasir-Ignored"] == "reasoning_effort"
 
 
+def test_what_is_said_beside_the_body(server):
+    for path, param in (("/v1/kv?audti=1", "audti"), ("/v1/kv?audit=maybe", "audit"), ("/metrics?name=x", "name"), ("/v1/models?limit=3", "limit")):
+        reply = server.get(path)
+        assert reply.status == 400 and reply.json["error"]["param"] == param, (path, reply.text)
+    assert "audit" not in server.get("/v1/kv?audit=0").json and server.get("/v1/kv?audit").json["audit"] == "clean"
+    assert server.get("/health?probe=1").status == 200
+    assert server.post(COMPLETION + "?api-version=2024-10-21", BASE[COMPLETION]).status == 200
+    assert refused(server, COMPLETION + "?stream=true", BASE[COMPLETION])["param"] == "stream"
+    for headers, status in (({"Content_Encoding": "gzip"}, 415), ({"Content_Encoding": "identity"}, 200),
+                            ({"Content_Type": "application/json; charset=utf-16"}, 415), ({"Content_Type": "application/json; charset=UTF-8"}, 200),
+                            ({"Content_Type": 'text/plain; charset="latin1"'}, 415), ({"Content_Type": "application/x-www-form-urlencoded"}, 200)):
+        reply = server.post(COMPLETION, BASE[COMPLETION], **headers)
+        assert reply.status == status, (headers, reply.text)
+        if status == 415:
+            assert reply.json["error"]["code"] == "unsupported_encoding" and reply.json["error"]["param"].startswith("Content-")
+
+
 # What programs send that OpenAI's interface doesn't need, as they have it by default.
 CLIENTS = {
     "guidellm": (COMPLETION, {"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}, "ignore_eos": True, "stop": None}),
