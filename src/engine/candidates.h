@@ -7,10 +7,10 @@
  *      ranked     x x x x | next: all up to the next lower "least" ...          looked for in spans that reach it alone
  *                 c[0 .. n_ranked)                              n in play
  *
- * N1 c[0 .. n_ranked) descends by logit, ties by id, NaN last; what is in play and not ranked comes after it. Filters
+ * CA1 c[0 .. n_ranked) descends by logit, ties by id, NaN last; what is in play and not ranked comes after it. Filters
  *    keep that order and at least one candidate.
- * N2 Only the most likely are ranked, by steps, as far as a question asks: a draw seldom falls behind the first hundred.
- * N3 Answers are those that ranking everything and adding up the weights in that order gives, to the last bit. Over the
+ * CA2 Only the most likely are ranked, by steps, as far as a question asks: a draw seldom falls behind the first hundred.
+ * CA3 Answers are those that ranking everything and adding up the weights in that order gives, to the last bit. Over the
  *    ranked ones the sums are that very chain of additions. The sum of all weights is known within bounds that hold for
  *    any order; where an answer differs between the bounds, everything is ranked and the sum is taken in order.
  * Threads: one at a time.
