@@ -5,7 +5,8 @@
  *      source --lexer--> tokens --parser--> tree --interpreter(values)--> text
  *
  * It behaves as Jinja set up the way chat templates expect: trim_blocks, lstrip_blocks, break and continue, generation
- * blocks, tojson without HTML escaping, no autoescape, the default Undefined (prints nothing, has no members).
+ * blocks, tojson without HTML escaping, no autoescape, the default Undefined (prints nothing, has no members); besides
+ * from_json, which templates written for llama.cpp use.
  *
  * J1 What is outside the subset is an error (ST_UNSUPPORTED) that names line and construct, never a silent difference:
  *    statements, filters and tests when parsed, methods and uses of values when reached. A malformed template is
