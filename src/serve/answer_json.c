@@ -164,6 +164,26 @@ static bool lacks_prompt(const job *j, const choice *c)
     return j->request.params.prompt_logprobs && p->tokens.n + 1 < p->ids.n && j->state != JOB_DONE;
 }
 
+static bool has_grown(const choice *c)
+{
+    return c->text.n_bytes > c->sent_bytes || c->tokens.n > c->sent_tokens;
+}
+
+size_t answer_chunks_bytes(const job *j)
+{
+    const request *r = &j->request;
+    size_t n = 0, token_bytes = r->logprobs ? 32 * (size_t)(r->params.n_logprobs + 2) : 0;
+    for (size_t i = 0; i < j->n_choices; i++) {
+        const choice *c = &j->choices[i];
+        const job_prompt *p = &j->prompts[c->prompt];
+        bool opens = !c->opened && (has_grown(c) || c->finish != FINISH_NONE);
+        if (lacks_prompt(j, c)) continue;
+        if (opens && r->echo) n += p->n_bytes + p->tokens.n * token_bytes;
+        n += c->text.n_bytes - c->sent_bytes + (c->tokens.n - c->sent_tokens) * token_bytes;
+    }
+    return n;
+}
+
 bool answer_chunks(strbuf *out, job *j, const served_model *m)
 {
     for (size_t i = 0; i < j->n_choices; i++) {
@@ -171,7 +191,7 @@ bool answer_chunks(strbuf *out, job *j, const served_model *m)
         choice *c = &j->choices[i];
         if (lacks_prompt(j, c)) continue;
         bool over = c->finish != FINISH_NONE && !c->closed;
-        bool grew = c->text.n_bytes > c->sent_bytes || c->tokens.n > c->sent_tokens || (over && !c->opened);
+        bool grew = has_grown(c) || (over && !c->opened);
         /* A chat ends with a chunk of its own, a completion with its last text. */
         if (grew && (j->request.chat || !over)) chunk(out, j, c, false, m);
         if (!over) continue;

@@ -24,6 +24,7 @@ static void make_seed(request *r)
 static int prepare(job *j, const served_model *m, api_error *e)
 {
     int rc = request_parse(&j->request, j->kind, &m->rules, strbuf_cstr(&j->body), j->body.n_bytes, e);
+    strbuf_deinit(&j->body); /* all that is needed of it has been copied */
     make_id(j);
     make_seed(&j->request);
     if (rc == 0 && !atomic_load(&j->cancelled)) rc = job_prepare(j, m, e);

@@ -51,6 +51,14 @@ void job_wake(job *j)
     pthread_mutex_unlock(&j->lock);
 }
 
+void job_unpark(job *j)
+{
+    pthread_mutex_lock(&j->lock);
+    if (j->parked) j->waiting = j->parked;
+    j->parked = NULL;
+    pthread_mutex_unlock(&j->lock);
+}
+
 void job_fail_locked(job *j, const api_error *e)
 {
     if (j->state == JOB_FAILED) return;

@@ -5,7 +5,7 @@
  *      HTTP thread          a worker                     engine's thread
  *      submit ------------> parse, render, tokenize ---> start sessions
  *      suspended            lock                         tokens, at each step: choice.text, choice.tokens
- *      resumed: send what is new of a stream <- job_wake - after the step
+ *      resumed: send what is new of a stream <- job_wake - after the step (much that is new a worker writes)
  *      resumed ------------> write a whole answer
  *      resumed: send it <---
  *      client gone: cancelled: isn't worked on --------> cancel sessions, before the next step
@@ -17,7 +17,7 @@
  *
  * JB1 What stands below `lock` is read and written with the lock; what stands above is the worker's while READING, and
  *    constant from then on; the rest belongs to the thread that is named.
- * JB2 `waiting` is set exactly while the connection is suspended; who takes it out resumes it.
+ * JB2 `waiting` or `parked` is set exactly while the connection is suspended; who takes it out resumes it.
  * Lock order: a job's lock is taken last, but for libmicrohttpd's own, which suspending and resuming takes.
  */
 #ifndef KVASIR_SERVE_JOB_H
@@ -49,7 +49,7 @@ typedef int (*job_work)(job *j, const served_model *m, api_error *e);
 typedef int (*job_convert)(strbuf *out, const request *r, const served_model *m, api_error *e);
 
 struct job {
-    strbuf body;       /* a worker's, until it has been read */
+    strbuf body;       /* until it has been parsed */
     size_t work_bytes; /* about as much as there is to work on */
     job_work work;
     job_convert convert;
@@ -69,9 +69,11 @@ struct job {
     api_error error;  /* FAILED */
     size_t n_open;    /* choices that still grow */
     void *waiting;    /* the suspended connection, or NULL */
+    void *parked;     /* the same while a worker writes a stream's events: nobody but the worker resumes it */
     bool comment_due; /* it has been silent for long */
     int64_t last_output_ns;
-    strbuf answer; /* ANSWERED */
+    strbuf answer; /* ANSWERED; of a stream, events to be sent next */
+    bool told_end; /* they are the last ones */
 
     _Atomic int refs;
     _Atomic bool cancelled; /* the engine shall drop it */
@@ -90,6 +92,8 @@ void job_unref(job *j); /* NULL is fine */
 int job_prepare(job *j, const served_model *m, api_error *e);
 /* Resumes the connection if it waits. Not under the lock. */
 void job_wake(job *j);
+/* Who waits for a worker waits as others do: to be woken. */
+void job_unpark(job *j);
 /* Ends it with an error: for whoever waits. */
 void job_fail(job *j, const api_error *e);
 void job_fail_locked(job *j, const api_error *e); /* under the lock */

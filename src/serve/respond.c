@@ -127,6 +127,7 @@ static int convert(job *j, const served_model *m, api_error *e)
     strbuf b;
     strbuf_init(&b, JOB_MAX_ANSWER_BYTES);
     int rc = request_parse(&j->request, j->kind, &m->rules, strbuf_cstr(&j->body), j->body.n_bytes, e);
+    strbuf_deinit(&j->body);
     if (rc == 0) rc = j->convert(&b, &j->request, m, e);
     request_forget_json(&j->request);
     if (rc == 0) return job_take_answer(j, &b, "send less at once", e);

@@ -6,21 +6,64 @@
 #include "serve/http.h"
 
 #define BLOCK_BYTES 16384
+#define LARGE_BYTES ((size_t)64 << 10) /* more events than that are a worker's to write */
 
-/* What there is to send now goes to x->out; nothing: the connection waits. With the job's lock. */
-static void collect(exchange *x)
+static void write_events(job *j, const served_model *m)
+{
+    bool all = j->state == JOB_FAILED || answer_chunks(&j->answer, j, m);
+    if (!all || (j->state != JOB_DONE && j->state != JOB_FAILED)) return;
+    answer_last(&j->answer, j, m);
+    j->told_end = true;
+}
+
+static int write_much(job *j, const served_model *m, api_error *e)
+{
+    (void)e;
+    pthread_mutex_lock(&j->lock);
+    write_events(j, m);
+    pthread_mutex_unlock(&j->lock);
+    job_unpark(j);
+    job_wake(j);
+    return 0;
+}
+
+/* What there is to send now goes to x->out; nothing: the connection waits. Returns how much a worker has to write first;
+ * 0 = none of that. With the job's lock. */
+static size_t collect(exchange *x)
 {
     job *j = x->job;
     strbuf_clear(&x->out);
     x->out_sent = 0;
-    bool all = j->state == JOB_FAILED || answer_chunks(&x->out, j, &x->s->model);
-    if (all && (j->state == JOB_DONE || j->state == JOB_FAILED)) {
-        answer_last(&x->out, j, &x->s->model);
-        x->ended = true;
-    } else if (x->out.n_bytes == 0 && j->comment_due) strbuf_puts(&x->out, ": keep-alive\n\n");
+    if (j->answer.n_bytes == 0 && !j->answer.failed) {
+        size_t bytes = j->state == JOB_FAILED ? 0 : answer_chunks_bytes(j);
+        if (bytes > LARGE_BYTES) {
+            j->work = write_much;
+            j->parked = x->connection;
+            MHD_suspend_connection(x->connection);
+            return bytes;
+        }
+        write_events(j, &x->s->model);
+    }
+    strbuf none = x->out;
+    x->out = j->answer;
+    j->answer = none;
+    x->ended = j->told_end;
+    if (x->out.n_bytes == 0 && j->comment_due) strbuf_puts(&x->out, ": keep-alive\n\n");
     j->comment_due = false;
     if (x->out.n_bytes) j->last_output_ns = clock_ns();
     else if (!x->out.failed) http_wait(x);
+    return 0;
+}
+
+/* Where the workers have ended the stream ends with that. */
+static void have_written(exchange *x, size_t bytes)
+{
+    api_error e;
+    job *j = x->job;
+    if (workers_submit_next(x->s->workers, j, bytes, &e) == 0) return;
+    job_fail(j, &e);
+    job_unpark(j);
+    job_wake(j);
 }
 
 static ssize_t read_stream(void *cls, uint64_t pos, char *to, size_t max)
@@ -31,8 +74,9 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *to, size_t max)
         if (x->ended) return MHD_CONTENT_READER_END_OF_STREAM;
         if (atomic_load(&x->job->gone)) return MHD_CONTENT_READER_END_WITH_ERROR;
         pthread_mutex_lock(&x->job->lock);
-        collect(x);
+        size_t bytes = collect(x);
         pthread_mutex_unlock(&x->job->lock);
+        if (bytes) have_written(x, bytes);
     }
     if (x->out.n_bytes == 0) watch_waiting(x->s->watch, x->watched);
     else if (!watch_sending(x->s->watch, x->watched, x->out.n_bytes)) return MHD_CONTENT_READER_END_WITH_ERROR;

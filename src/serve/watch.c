@@ -175,7 +175,7 @@ static void look_at_body(watch *w, watched *c, int64_t now)
 static void look_at_job(const watch *w, job *j, int64_t now, wake_list *l)
 {
     bool wake = false;
-    pthread_mutex_lock(&j->lock);
+    if (pthread_mutex_trylock(&j->lock)) return; /* a worker may have it for long, and the watch's lock is held */
     double silent_s = age(now, j->last_output_ns);
     if (j->state == JOB_STARTED && j->waiting && j->request.stream && silent_s >= w->limits.comment_s)
         wake = j->comment_due = true;

@@ -61,11 +61,13 @@ static bool has_room(const lane *l, size_t bytes)
     return l->n < l->limit && l->n_bytes + bytes <= l->limit_bytes;
 }
 
-/* A prompt that the engine has is no concern of its connection yet. */
+/* A prompt that the engine has is no longer this worker's: nothing but its state may be looked at. */
 static void finish(job *j, const api_error *e)
 {
-    if (e) job_fail(j, e);
-    strbuf_deinit(&j->body);
+    if (e) {
+        job_fail(j, e);
+        job_unpark(j);
+    }
     pthread_mutex_lock(&j->lock);
     bool over = j->state == JOB_ANSWERED || j->state == JOB_FAILED;
     pthread_mutex_unlock(&j->lock);
@@ -79,7 +81,10 @@ static void work_on(const workers *w, job *j)
     int rc;
     bool large = j->work_bytes > SMALL_BYTES; /* it leaves much free memory behind */
     if (!atomic_load(&j->cancelled)) rc = j->work(j, w->m, &e);
-    else rc = api_error_set(&e, 503, "cancelled", NULL, "the request was cancelled before its turn came");
+    else {
+        shutting_down(&e); /* or its client has left, and is told nothing */
+        rc = e.http_status;
+    }
     finish(j, rc ? &e : NULL);
     if (large) mem_trim();
 }
@@ -161,7 +166,7 @@ static int submit(workers *w, job *j, size_t bytes, bool always, api_error *e)
     }
     pthread_mutex_unlock(&w->lock);
     api_error left;
-    api_error_set(&left, 503, "cancelled", NULL, "the request was cancelled before its turn came");
+    shutting_down(&left);
     fail_all(&dropped, &left);
     return rc;
 }

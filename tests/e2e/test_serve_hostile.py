@@ -97,6 +97,20 @@ def test_nobody_waits_for_a_hostile_body(server, name):
         time.sleep(0.05)
 
 
+def test_nobody_waits_for_long_events(server):
+    """The logprobs of a whole prompt are one event of a stream."""
+    asked = {"prompt": "hello " * 1900, "n": 4, "max_tokens": 1, "echo": True, "logprobs": 64, "stream": True}
+    waits = []
+
+    def stream():
+        reply = server.post("/v1/completions", asked)
+        assert reply.status == 200 and len(reply.bytes) > 8 << 20 and reply.text.endswith("data: [DONE]\n\n")
+
+    while len(waits) < 3 and (not waits or min(waits) >= 0.02):
+        waits.append(longest_wait(server, stream))
+    assert min(waits) < 0.02, waits
+
+
 def test_a_small_request_overtakes_large_ones(server):
     sockets = [server.connect() for _ in range(3)]
     for s in sockets:

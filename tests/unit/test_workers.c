@@ -142,7 +142,7 @@ static void test_full_queues_refuse(void **state)
     j[5] = submit(w, wait_at_gate, 1);
     wait_for(&gate.n_resumed, 1);
     assert_int_equal(j[2]->state, JOB_FAILED);
-    assert_string_equal(j[2]->error.code, "cancelled");
+    assert_string_equal(j[2]->error.code, "shutting_down");
     open_gate(true);
     wait_for(&gate.n_resumed, 6);
     assert_int_equal(gate.n_done, 5);
