@@ -46,9 +46,9 @@ def strftime_now(form):
     return datetime.datetime.fromtimestamp(NOW, datetime.timezone.utc).strftime(form)
 
 
-def environment(mutable=False):
-    kind = jinja2.sandbox.SandboxedEnvironment if mutable else jinja2.sandbox.ImmutableSandboxedEnvironment
-    env = kind(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
+def environment():
+    env = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
     env.filters["tojson"] = tojson
     env.filters["from_json"] = json.loads  # not Hugging Face's; templates that were written for llama.cpp use it
     env.globals["raise_exception"] = refuse
@@ -56,10 +56,10 @@ def environment(mutable=False):
     return env
 
 
-def render(template, context, mutable=False):
+def render(template, context):
     """The text, or None where jinja2 fails."""
     try:
-        return environment(mutable).from_string(template).render(**context)
+        return environment().from_string(template).render(**context)
     except Refused:
         raise
     except Exception:
@@ -78,7 +78,7 @@ def update():
                 continue
             template = (DATA / case["file"]).read_text() if "file" in case else case["template"]
             try:
-                case["expected"] = render(template, case.get("context", {}), case.get("mutable", False))
+                case["expected"] = render(template, case.get("context", {}))
             except Refused as refused:
                 case["expected"], case["refused"] = None, str(refused)
         path.write_text("[\n" + ",\n".join(json.dumps(c, ensure_ascii=False) for c in cases) + "\n]\n")

@@ -52,5 +52,7 @@ const builtin *filter_find(const char *name, size_t n);
 
 /* Methods that Python has and this subset lacks: reading one is an error, never "undefined". */
 int method_missing(struct interp *in, value self, const builtin_args *args, value *out);
+/* One that would change the value: refused, as by jinja2's immutable sandbox. */
+int method_changes(struct interp *in, value self, const builtin_args *args, value *out);
 
 #endif

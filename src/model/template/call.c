@@ -93,6 +93,13 @@ int method_missing(interp *in, value self, const builtin_args *args, value *out)
     return interp_fail(in, ST_UNSUPPORTED, "this function of %s is not supported", value_type(self));
 }
 
+int method_changes(interp *in, value self, const builtin_args *args, value *out)
+{
+    (void)args;
+    (void)out;
+    return interp_fail(in, ST_ARG, "a template can't change a %s, as in Hugging Face's sandbox", value_type(self));
+}
+
 int make_macro(interp *in, const node *def, value *out)
 {
     macro *m = interp_alloc(in, 1, sizeof *m);

@@ -121,7 +121,6 @@ int interp_iterate(interp *in, value v, list **out);
 int interp_list(interp *in, list_flavor flavor, size_t capacity, value *out);
 int interp_push(interp *in, list *l, value v);
 int interp_map(interp *in, value *out);
-int check_mutable(interp *in, bool frozen);
 
 /* Text (text.c, json.c, json_parse.c). After a failure text_* do nothing; text_done returns the code. */
 void text_add(interp *in, text *t, value s);

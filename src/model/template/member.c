@@ -28,12 +28,6 @@ int interp_map(interp *in, value *out)
     return ST_OK;
 }
 
-int check_mutable(interp *in, bool frozen)
-{
-    if (!frozen) return ST_OK;
-    return interp_fail(in, ST_UNSUPPORTED, "changing a list or dict of the input is not supported");
-}
-
 static int characters(interp *in, value s, list **out)
 {
     value l = {0};

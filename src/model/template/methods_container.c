@@ -2,51 +2,8 @@
 
 #include "model/template/interp.h"
 
-/* Methods of lists, dicts and the loop variable. */
-
-static int list_append(interp *in, value self, const builtin_args *args, value *out)
-{
-    *out = value_of(V_NONE);
-    return check_mutable(in, self.list->frozen) ? in->code : interp_push(in, self.list, args->arg[0]);
-}
-
-static int list_extend(interp *in, value self, const builtin_args *args, value *out)
-{
-    list *items;
-    *out = value_of(V_NONE);
-    if (check_mutable(in, self.list->frozen) || interp_iterate(in, args->arg[0], &items)) return in->code;
-    for (size_t i = 0, n = items->n; i < n && !interp_spend(in, 1); i++) interp_push(in, self.list, items->items[i]);
-    return in->code;
-}
-
-static int list_insert(interp *in, value self, const builtin_args *args, value *out)
-{
-    list *l = self.list;
-    int64_t at;
-    *out = value_of(V_NONE);
-    if (check_mutable(in, l->frozen) || to_integer(in, args->arg[0], &at)) return in->code;
-    if (interp_spend(in, l->n / 8) || interp_push(in, l, value_of(V_NONE))) return in->code;
-    int64_t n = (int64_t)l->n - 1;
-    at = at < 0 ? at + n : at;
-    at = at < 0 ? 0 : at > n ? n : at;
-    memmove(&l->items[at + 1], &l->items[at], (size_t)(n - at) * sizeof *l->items);
-    l->items[at] = args->arg[1];
-    return ST_OK;
-}
-
-static int list_pop(interp *in, value self, const builtin_args *args, value *out)
-{
-    list *l = self.list;
-    int64_t at = -1, n = (int64_t)l->n;
-    if (check_mutable(in, l->frozen)) return in->code;
-    if (args->arg[0].kind != V_ABSENT && to_integer(in, args->arg[0], &at)) return in->code;
-    at = at < 0 ? at + n : at;
-    if (at < 0 || at >= n) return interp_fail(in, ST_ARG, "pop: there is no such item");
-    *out = l->items[at];
-    memmove(&l->items[at], &l->items[at + 1], (size_t)(n - at - 1) * sizeof *l->items);
-    l->n--;
-    return interp_spend(in, (uint64_t)(n - at) / 8);
-}
+/* Methods of lists, dicts and the loop variable. Those that would change a value fail: chat templates are written for
+ * Hugging Face's environment, jinja2's immutable sandbox, which refuses them. */
 
 static int list_index(interp *in, value self, const builtin_args *args, value *out)
 {
@@ -122,24 +79,6 @@ static int map_get_method(interp *in, value self, const builtin_args *args, valu
     return ST_OK;
 }
 
-static int map_pop(interp *in, value self, const builtin_args *args, value *out)
-{
-    map_entry *e;
-    if (check_mutable(in, self.map->frozen) || map_get(in, self.map, args->arg[0], &e)) return in->code;
-    if (!e && args->arg[1].kind == V_ABSENT) return interp_fail(in, ST_ARG, "pop: there is no such key");
-    *out = e ? e->val : args->arg[1];
-    if (e) map_remove(self.map, (size_t)(e - self.map->entries));
-    return interp_spend(in, self.map->n);
-}
-
-static int map_setdefault(interp *in, value self, const builtin_args *args, value *out)
-{
-    map_entry *e;
-    if (check_mutable(in, self.map->frozen) || map_get(in, self.map, args->arg[0], &e)) return in->code;
-    *out = e ? e->val : args->arg[1].kind != V_ABSENT ? args->arg[1] : value_of(V_NONE);
-    return e ? ST_OK : map_put(in, self.map, args->arg[0], *out);
-}
-
 static int copy_entries(interp *in, const map *from, map *to)
 {
     for (size_t i = 0, n = from->n; i < n; i++)
@@ -157,12 +96,6 @@ int map_fill(interp *in, const call_args *all, map *to)
     for (size_t k = 0; k < all->n_kw; k++)
         if (map_put(in, to, all->kw[k].name, all->kw[k].val)) return in->code;
     return ST_OK;
-}
-
-static int map_update(interp *in, value self, const builtin_args *args, value *out)
-{
-    *out = value_of(V_NONE);
-    return check_mutable(in, self.map->frozen) ? in->code : map_fill(in, args->all, self.map);
 }
 
 static int map_copy(interp *in, value self, const builtin_args *args, value *out)
@@ -193,18 +126,10 @@ static int loop_changed(interp *in, value self, const builtin_args *args, value 
 }
 
 const builtin list_methods[] = {
-    {"append", "object", 1, list_append},
-    {"extend", "iterable", 1, list_extend},
-    {"insert", "index object", 2, list_insert},
-    {"pop", "index", 0, list_pop},
-    {"index", "value", 1, list_index},
-    {"count", "value", 1, list_count},
-    {"copy", "", 0, list_copy},
-    {"clear", NULL, 0, method_missing},
-    {"remove", NULL, 0, method_missing},
-    {"reverse", NULL, 0, method_missing},
-    {"sort", NULL, 0, method_missing},
-    {NULL, NULL, 0, NULL},
+    {"index", "value", 1, list_index},    {"count", "value", 1, list_count},  {"copy", "", 0, list_copy},
+    {"append", NULL, 0, method_changes},  {"clear", NULL, 0, method_changes}, {"extend", NULL, 0, method_changes},
+    {"insert", NULL, 0, method_changes},  {"pop", NULL, 0, method_changes},   {"remove", NULL, 0, method_changes},
+    {"reverse", NULL, 0, method_changes}, {"sort", NULL, 0, method_changes},  {NULL, NULL, 0, NULL},
 };
 
 const builtin map_methods[] = {
@@ -212,13 +137,13 @@ const builtin map_methods[] = {
     {"items", "", 0, map_items},
     {"keys", "", 0, map_keys},
     {"values", "", 0, map_values},
-    {"pop", "key default", 1, map_pop},
-    {"setdefault", "key default", 1, map_setdefault},
-    {"update", NULL, 0, map_update},
     {"copy", "", 0, map_copy},
-    {"clear", NULL, 0, method_missing},
     {"fromkeys", NULL, 0, method_missing},
-    {"popitem", NULL, 0, method_missing},
+    {"clear", NULL, 0, method_changes},
+    {"pop", NULL, 0, method_changes},
+    {"popitem", NULL, 0, method_changes},
+    {"setdefault", NULL, 0, method_changes},
+    {"update", NULL, 0, method_changes},
     {NULL, NULL, 0, NULL},
 };
 

@@ -11,8 +11,8 @@
  * J1 What is outside the subset is an error (ST_UNSUPPORTED) that names line and construct, never a silent difference:
  *    statements, filters and tests when parsed, methods and uses of values when reached. A malformed template is
  *    ST_FORMAT, a render that fails as it would in Jinja ST_ARG; pos is the line. Known differences: filters that Jinja
- *    runs lazily run at once; case covers the scripts of unicode.h; integers have 64 bits (beyond is ST_LIMIT);
- *    lists and dicts that the template itself made may be changed by append, pop, update...
+ *    runs lazily run at once; case covers the scripts of unicode.h; integers have 64 bits (beyond is ST_LIMIT).
+ *    Lists and dicts can't be changed (append, pop, update...), as in the immutable sandbox of Hugging Face.
  * J2 A render is bounded: depth, steps, output bytes, memory (tmpl_limits); a hostile template ends in ST_LIMIT.
  * J3 Text and values are bytes; the template's own text is expected to be UTF-8 and is passed through as it is.
  * J4 Every byte of the result is known to be the template's own or the input's, however it was cut, joined and

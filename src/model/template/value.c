@@ -148,14 +148,6 @@ bool map_put_text(arena *a, map *m, const char *s, size_t n, value v)
     return true;
 }
 
-void map_remove(map *m, size_t at)
-{
-    assert(at < m->n);
-    memmove(&m->entries[at], &m->entries[at + 1], (m->n - at - 1) * sizeof *m->entries);
-    m->n--;
-    index_rebuild(m);
-}
-
 /* The caller's input. */
 struct tmpl_data {
     arena mem;
@@ -228,10 +220,7 @@ tmpl_value *tmpl_trusted(tmpl_data *d, const char *s, size_t n)
 tmpl_value *tmpl_list(tmpl_data *d)
 {
     list *l = list_new(&d->mem, LIST_PLAIN, 0);
-    if (l) {
-        l->frozen = true;
-        return boxed(d, value_list(l));
-    }
+    if (l) return boxed(d, value_list(l));
     d->failed = true;
     return NULL;
 }
@@ -239,10 +228,7 @@ tmpl_value *tmpl_list(tmpl_data *d)
 tmpl_value *tmpl_map(tmpl_data *d)
 {
     map *m = map_new(&d->mem);
-    if (m) {
-        m->frozen = true;
-        return boxed(d, value_map(m));
-    }
+    if (m) return boxed(d, value_map(m));
     d->failed = true;
     return NULL;
 }

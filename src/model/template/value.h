@@ -13,12 +13,12 @@
  *      index    [ . 2 . 1 . . ]  slot = hash mod size, linear probing, 0 = free, else entry + 1
  *
  * V1 Copies of a list or map value share their items, as names do in Python.
- * V2 A frozen container (the caller's input) is never changed by a render.
+ * V2 A list or dict is never changed once an expression has given it: templates see values alone.
  * V3 A generator can be walked once: whoever walks it empties it.
  * V4 Trusted is what the template wrote, what the interpreter computes (loop.index, the present time), and input that
  *    the caller vouches for (tmpl_trusted). Every operation keeps it byte by byte: text is only made by value_literal,
  *    value_input and value_slice, or in a `text` (interp.h) of pieces whose origin is said.
- * Threads: a value belongs to one render; frozen input may be read by many.
+ * Threads: a value belongs to one render; input may be read by many.
  */
 #ifndef KVASIR_MODEL_TEMPLATE_VALUE_H
 #define KVASIR_MODEL_TEMPLATE_VALUE_H
@@ -81,7 +81,6 @@ typedef struct list {
     value *items;
     size_t n, capacity;
     uint8_t flavor;
-    bool frozen;
     const char *label; /* views and ranges: how they print ("dict_keys", "range(0, 3)") */
 } list;
 
@@ -94,7 +93,6 @@ typedef struct map {
     map_entry *entries;
     uint32_t *index;
     size_t n, capacity, index_size;
-    bool frozen;
 } map;
 
 static inline value value_of(value_kind kind)
@@ -183,6 +181,5 @@ map_entry *map_find_text(const map *m, const char *s, size_t n);
 bool map_put_text(arena *a, map *m, const char *s, size_t n, value v);
 /* Adds an entry whose key is known to be new. */
 bool map_append(arena *a, map *m, value key, uint64_t hash, value v);
-void map_remove(map *m, size_t at);
 
 #endif
