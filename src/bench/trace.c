@@ -112,6 +112,7 @@ int trace_add(trace *t, const char *line, size_t n_bytes, status *st)
     size_t blank = 0;
     while (blank < n_bytes && strchr(" \t\r\n", line[blank]) && line[blank]) blank++;
     if (blank == n_bytes) return ST_OK;
+    if (memchr(line, 0, n_bytes)) return bad(st, "a zero byte");
     json_t *value = json_loadb(line, n_bytes, 0, &e);
     if (!value && *e.text) return status_set(st, ST_FORMAT, STATUS_NO_POS, "column %d: %s", e.column, e.text);
     if (!value) return status_nomem(st, n_bytes);

@@ -42,6 +42,7 @@ typedef int line_fn(const tokenizer *t, const json_t *value, bool option, strbuf
 static int one_line(const tokenizer *t, const char *line, size_t n, bool option, line_fn *fn, status *st)
 {
     json_error_t error;
+    if (memchr(line, 0, n)) return status_set(st, ST_FORMAT, STATUS_NO_POS, "not JSON (a zero byte)");
     json_t *value = json_loadb(line, n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
     if (!value)
         return status_set(st, ST_FORMAT, STATUS_NO_POS, "not JSON (%s)", *error.text ? error.text : "out of memory");

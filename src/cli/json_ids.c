@@ -1,8 +1,15 @@
 #include "cli/json_ids.h"
 
+#include <string.h>
+
 json_t *json_parse(const char *text, size_t n_bytes, size_t flags, status *st)
 {
     json_error_t e;
+    const char *zero = memchr(text, 0, n_bytes); /* jansson passes over one behind a number or a word */
+    if (zero) {
+        status_set(st, ST_FORMAT, (uint64_t)(zero - text), "byte %td is zero, which no JSON text has", zero - text);
+        return NULL;
+    }
     json_t *value = json_loadb(text, n_bytes, flags, &e);
     if (!value && *e.text) status_set(st, ST_FORMAT, (uint64_t)e.line, "line %d: %s", e.line, e.text);
     else if (!value)

@@ -13,12 +13,15 @@ int json_check_limits(const char *text, size_t n_bytes, api_error *e)
     for (size_t i = 0; i < n_bytes;) {
         switch (text[i++]) {
         case '"': i = skip_string(text, i, n_bytes); break;
+        case 0:
+            return api_error_set(e, 400, "invalid_json", NULL,
+                                 "the body is not valid JSON: byte %zu is zero; is the body UTF-8?", i - 1);
         case '[':
         case '{':
             n_values++;
             if (++depth > JSON_MAX_DEPTH)
-                return api_error_set(e, 400, "too_deep", NULL,
-                                     "the body's JSON is nested deeper than %d at byte %zu", JSON_MAX_DEPTH, i - 1);
+                return api_error_set(e, 400, "too_deep", NULL, "the body's JSON is nested deeper than %d at byte %zu",
+                                     JSON_MAX_DEPTH, i - 1);
             break;
         case ']':
         case '}': depth -= depth > 0; break;

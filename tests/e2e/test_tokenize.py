@@ -117,6 +117,8 @@ def test_bytes_without_a_token_are_counted():
 
 def test_bad_lines_are_named():
     assert "line 2 of standard input: not JSON" in fails("tokenize", SMOLLM, "--jsonl", text=b'"a"\n"b\n')
+    assert "line 1 of standard input: not JSON (a zero byte)" in fails("tokenize", SMOLLM, "--jsonl", text=b'"a"\0\n')
+    assert "line 1 of standard input: not JSON (a zero byte)" in fails("detokenize", SMOLLM, "--jsonl", text=b"[12\x003]\n")
     assert "line 1 of standard input: not a JSON string" in fails("tokenize", SMOLLM, "--jsonl", text=b"[1]\n")
     assert "line 1 of standard input: not JSON" in fails("tokenize", SMOLLM, "--jsonl", text=b'"\\ud800"\n')
     assert "line 3 of standard input: not JSON" in fails("tokenize", SMOLLM, "--jsonl", text=b'"a"\n"b"\n\n')

@@ -127,6 +127,26 @@ static void what_is_wrong_with_a_body(void **state)
     assert_refused(REQUEST_COMPLETION, deep, "", "too_deep");
 }
 
+/* Where a parser looks for the end of a number, a word, a name, a text. */
+static void zero_bytes_are_no_json(void **state)
+{
+    (void)state;
+    static const char body[] = "{\"metadata\": [1 , true , null , {\"a\" : 2.5 } , \"b\" ] , \"prompt\" : \"a c\" } ";
+    char broken[sizeof body];
+    request r;
+    api_error e = {0};
+    assert_int_equal(request_parse(&r, REQUEST_COMPLETION, &strict, body, sizeof body - 1, &e), 0);
+    request_deinit(&r);
+    for (size_t i = 0; i < sizeof body - 1; i++) {
+        if (body[i] != ' ') continue;
+        memcpy(broken, body, sizeof body);
+        broken[i] = 0;
+        assert_int_equal(request_parse(&r, REQUEST_COMPLETION, &strict, broken, sizeof body - 1, &e), 400);
+        assert_string_equal(e.code, "invalid_json");
+        request_deinit(&r);
+    }
+}
+
 static void fields_are_refused_by_name(void **state)
 {
     (void)state;
@@ -242,6 +262,7 @@ int main(void)
         cmocka_unit_test(whole_numbers),
         cmocka_unit_test(numbers_beyond_64_bits),
         cmocka_unit_test(what_is_wrong_with_a_body),
+        cmocka_unit_test(zero_bytes_are_no_json),
         cmocka_unit_test(fields_are_refused_by_name),
         cmocka_unit_test(lenient_rules_name_what_they_ignore),
         cmocka_unit_test(lower_priorities_go_first),
