@@ -290,11 +290,12 @@ static int read_response_format(request *r, const field *f, const json_t *v, api
     return 0;
 }
 
-/* Where a repeated run may not be continued: of no effect while DRY is off, which check_together looks at. */
+/* Where a repeated run may not be continued, for some clients the text of an array: of no effect while DRY is off, which
+ * check_together looks at. */
 static int read_breakers(request *r, const field *f, const json_t *v, api_error *e)
 {
-    if (!json_is_array(v)) return wrong_type(e, f->name, "an array of strings", v);
-    r->dry_breakers = json_array_size(v) > 0;
+    if (!json_is_array(v) && !json_is_string(v)) return wrong_type(e, f->name, "an array of strings", v);
+    r->dry_breakers = json_array_size(v) + json_string_length(v) > 0;
     return 0;
 }
 
@@ -322,7 +323,9 @@ static const field fields[] = {
     {"top_logprobs", IN_CHAT, read_int, PLACE(params.n_logprobs), 0, MAX_LOGPROBS},
     {"max_tokens", IN_BOTH, read_int64, PLACE(max_tokens), 0, 1e9},
     {"max_completion_tokens", IN_BOTH, read_int64, PLACE(max_tokens), 0, 1e9},
+    {"max_new_tokens", IN_BOTH, read_int64, PLACE(max_tokens), 0, 1e9},
     {"n_predict", IN_BOTH, read_n_predict, PLACE(max_tokens), -1, 1e9},
+    {"num_predict", IN_BOTH, read_n_predict, PLACE(max_tokens), -1, 1e9},
     {"temperature", IN_BOTH, read_float, SAMPLING(temperature), 0, 2},
     {"top_p", IN_BOTH, read_float, SAMPLING(top_p), 0, 1},
     {"top_k", IN_BOTH, read_int, SAMPLING(top_k), -1, 1e9},

@@ -1,4 +1,5 @@
-/* Fields of OpenAI's interface, vLLM, llama-server, Ollama and those who speak through them that are not obeyed here:
+/* Fields of OpenAI's interface, vLLM, SGLang, llama-server, Ollama, text-generation-webui and those who speak through
+ * them that are not obeyed here:
  * which change no answer, whatever they say, and at which value the others change none. docs/SERVER.md lists them. */
 #include <string.h>
 
@@ -20,6 +21,9 @@ static const known_field known[] = {
     {"service_tier", ANY, NULL},
     {"safety_identifier", ANY, NULL},
     {"request_id", ANY, NULL},
+    {"rid", ANY, NULL},
+    {"session_id", ANY, NULL},
+    {"trace_id", ANY, NULL},
     {"prompt_cache_key", ANY, NULL},
     {"prompt_cache_retention", ANY, NULL},
     {"keep_alive", ANY, NULL},
@@ -35,11 +39,14 @@ static const known_field known[] = {
     {"speculative.n_max", ANY, NULL},
     {"speculative.n_min", ANY, NULL},
     {"speculative.p_min", ANY, NULL},
+    {"speculative_ngram", ANY, NULL},
+    {"backend_sampling", ANY, NULL},
     {"parallel_tool_calls", ANY, NULL}, /* calls come as text, as many as the model writes */
     /* Parameters of samplers that are refused where they are on. */
     {"mirostat_tau", ANY, NULL},
     {"mirostat_eta", ANY, NULL},
     {"dynatemp_exponent", ANY, NULL},
+    {"smoothing_curve", ANY, NULL},
     /* Other shapes of the answer. */
     {"audio", 0, NULL},
     {"modalities", 0, "text"},
@@ -58,6 +65,8 @@ static const known_field known[] = {
     {"return_token_strs", NO, NULL},
     {"return_tokens", NO, NULL},
     {"return_progress", NO, NULL},
+    {"return_hidden_states", NO, NULL},
+    {"no_stop_trim", NO, NULL},
     {"timings_per_token", NO, NULL},
     {"response_fields", EMPTY, NULL},
     {"include_stop_str_in_output", NO, NULL},
@@ -70,6 +79,9 @@ static const known_field known[] = {
     {"parse_tool_calls", NO, NULL},
     /* What the prompt is made of. */
     {"add_special_tokens", NO, NULL},
+    {"add_bos_token", YES, NULL},
+    {"negative_prompt", EMPTY, NULL},
+    {"media_io_kwargs", EMPTY, NULL},
     {"add_generation_prompt", YES, NULL},
     {"continue_final_message", NO, NULL},
     {"chat_template", EMPTY, NULL},
@@ -105,19 +117,43 @@ static const known_field known[] = {
     {"guided_decoding_backend", EMPTY, NULL},
     {"guided_whitespace_pattern", EMPTY, NULL},
     {"structural_tag", EMPTY, NULL},
+    {"grammar_string", EMPTY, NULL},
+    {"regex", EMPTY, NULL},
+    {"ebnf", EMPTY, NULL},
     /* Sampling and length. */
     {"min_tokens", ZERO, NULL},
     {"bad_words", EMPTY, NULL},
+    {"banned_strings", EMPTY, NULL},
+    {"banned_tokens", EMPTY, NULL},
+    {"custom_token_bans", EMPTY, NULL},
+    {"stop_regex", EMPTY, NULL},
+    {"ban_eos_token", NO, NULL},
+    {"min_length", ZERO, NULL},
+    {"max_tokens_second", ZERO, NULL},
     {"allowed_token_ids", EMPTY, NULL},
     {"logits_processors", EMPTY, NULL},
     {"use_beam_search", NO, NULL},
+    {"num_beams", ONE, NULL},
     {"length_penalty", ONE, NULL},
     {"early_stopping", NO, NULL},
     {"samplers", EMPTY, NULL},
     {"min_keep", ZERO, NULL},
     {"mirostat", ZERO, NULL},
     {"dynatemp_range", ZERO, NULL},
+    {"dynamic_temperature", NO, NULL},
+    {"temperature_last", YES, NULL}, /* so it is here (sampler.h) */
+    {"smoothing_factor", ZERO, NULL},
     {"tfs_z", ONE, NULL},
+    {"tfs", ONE, NULL},
+    {"top_a", ZERO, NULL},
+    {"skew", ZERO, NULL},
+    {"epsilon_cutoff", ZERO, NULL},
+    {"eta_cutoff", ZERO, NULL},
+    {"mirostat_mode", ZERO, NULL},
+    {"no_repeat_ngram_size", ZERO, NULL},
+    {"encoder_repetition_penalty", ONE, NULL},
+    {"penalty_alpha", ZERO, NULL},
+    {"guidance_scale", ONE, NULL},
     {"top_n_sigma", ZERO | MINUS_ONE, NULL},
     {"n_indent", ZERO, NULL},
     {"t_max_predict_ms", ZERO | MINUS_ONE, NULL},
@@ -128,6 +164,7 @@ static const known_field known[] = {
     /* Other weights, other machines, whatever is wrapped. */
     {"lora", EMPTY, NULL},
     {"adapter_id", EMPTY, NULL},
+    {"lora_path", EMPTY, NULL},
     {"kv_transfer_params", EMPTY, NULL},
     {"vllm_xargs", EMPTY, NULL},
     {"options", EMPTY, NULL},

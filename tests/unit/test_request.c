@@ -174,6 +174,11 @@ static void fields_are_refused_by_name(void **state)
     assert_refused(REQUEST_COMPLETION, COMPLETION("\"max_tokens\": 3, \"n_predict\": 4"), "n_predict", "invalid_value");
     assert_accepted(REQUEST_COMPLETION,
                     COMPLETION("\"max_tokens\": 3, \"n_predict\": 3, \"max_completion_tokens\": 3"));
+    assert_accepted(REQUEST_COMPLETION, COMPLETION("\"max_new_tokens\": 3, \"num_predict\": 3"));
+    assert_refused(REQUEST_COMPLETION, COMPLETION("\"max_tokens\": 3, \"max_new_tokens\": 4"), "max_new_tokens",
+                   "invalid_value");
+    assert_refused(REQUEST_COMPLETION, COMPLETION("\"max_new_tokens\": -1"), "max_new_tokens", "invalid_value");
+    assert_accepted(REQUEST_COMPLETION, COMPLETION("\"num_predict\": -1"));
     assert_refused(REQUEST_COMPLETION, COMPLETION("\"dry_multiplier\": 1, \"dry_sequence_breakers\": [\"a\"]"),
                    "dry_sequence_breakers", "unsupported_parameter");
     assert_accepted(REQUEST_COMPLETION, COMPLETION("\"dry_sequence_breakers\": [\"a\"]"));
