@@ -43,8 +43,8 @@ uint32_t kv_owned_alone(const kv_cache *c, int group, const block_id *ids, uint3
 int kv_no_blocks(const kv_cache *c, int group, uint32_t needed, status *st)
 {
     return status_set(st, ST_LIMIT, STATUS_NO_POS,
-                      "the KV cache is full: %u blocks of %d tokens are needed and %u of %u can be had; shorten or end "
-                      "other requests, or raise --kv-memory",
+                      "the KV cache is full: %u blocks of %d tokens are needed and %u of %u can be had; wait "
+                      "until other requests are over, or give the cache more memory (--kv-memory)",
                       needed, c->block_tokens, kv_cache_available(c, group),
                       pool_count(c->groups[group].pool).total);
 }

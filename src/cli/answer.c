@@ -52,6 +52,16 @@ static int read_stops(answer_options *o, const args *a, status *st)
     return ST_OK;
 }
 
+/* The likeliest token is not drawn. */
+static void tell_of_no_effect(const args *a)
+{
+    static const char *const names[] = {"top-k", "top-p", "min-p", "typical-p", "xtc-probability", "seed"};
+    if (args_float(a, "temperature") > 0 || args_flag(a, "quiet")) return;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (args_given(a, names[i]))
+            fprintf(stderr, "kvasir: --%s is of no effect: with --temperature 0 no token is drawn\n", names[i]);
+}
+
 int answer_options_init(answer_options *o, const args *a, const model *m, status *st)
 {
     *o = (answer_options){0};
@@ -83,6 +93,7 @@ int answer_options_init(answer_options *o, const args *a, const model *m, status
         answer_options_deinit(o);
         return st->code;
     }
+    tell_of_no_effect(a);
     return ST_OK;
 }
 

@@ -94,7 +94,7 @@
          .min = -100,                                                                                                  \
          .max = 100,                                                                                                   \
          .help = "the same, for each time they occur"},                                                                \
-        {.name = "penalty-last-n",                                                                                     \
+        {.name = "penalty-last-n", .needs = "repeat-penalty|presence-penalty|frequency-penalty",                       \
          .kind = OPTION_INT,                                                                                           \
          .arg = "N",                                                                                                   \
          .fallback = "64",                                                                                             \

@@ -39,7 +39,7 @@ typedef struct option_spec {
     double min, max;      /* INT and FLOAT */
     const char *choices;
     bool repeats;     /* may be given several times: all values are kept */
-    const char *needs;    /* the option without which this one is of no effect */
+    const char *needs;    /* NAME or NAME=VALUE, several separated by |: without one of them this is of no effect */
     const char *excludes; /* options that say something else, separated by | */
     const char *help; /* one line */
 } option_spec;

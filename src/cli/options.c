@@ -317,13 +317,43 @@ static bool given_too(const args *a, const char *name, size_t n)
     return false;
 }
 
+/* The same of NAME=VALUE, which has n letters and may be without a value. */
+static bool said_too(const args *a, const char *words, size_t n)
+{
+    const char *value = memchr(words, '=', n);
+    if (!value) return given_too(a, words, n);
+    size_t n_name = (size_t)(value++ - words), n_value = n - n_name - 1;
+    for (int i = 0; i < a->n_given; i++) {
+        const given *g = &a->given[i];
+        if (strlen(g->option->name) == n_name && memcmp(g->option->name, words, n_name) == 0 && g->text &&
+            strlen(g->text) == n_value && memcmp(g->text, value, n_value) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* One of the options that an option needs was given. */
+static int check_needs(const args *a, const option_spec *o, status *st)
+{
+    char list[128] = "";
+    size_t used = 0, n;
+    for (const char *one = o->needs; *one; one += n + (one[n] == '|')) {
+        n = strcspn(one, "|");
+        if (said_too(a, one, n)) return ST_OK;
+        int name = (int)strcspn(one, "=|"), value = (int)n - name;
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s--%.*s%s%.*s", used ? " or " : "", name, one,
+                                 value ? " " : "", value ? value - 1 : 0, one + name + (value > 0));
+        assert(used < sizeof list);
+    }
+    return status_set(st, ST_ARG, STATUS_NO_POS, "--%s is of no effect without %s", o->name, list);
+}
+
 /* What options say of each other. */
 static int check_together(const args *a, status *st)
 {
     for (int i = 0; i < a->n_given; i++) {
         const option_spec *o = a->given[i].option;
-        if (o->needs && !given_too(a, o->needs, strlen(o->needs)))
-            return status_set(st, ST_ARG, STATUS_NO_POS, "--%s is of no effect without --%s", o->name, o->needs);
+        if (o->needs && check_needs(a, o, st)) return st->code;
         for (const char *other = o->excludes; other && *other; other += *other == '|') {
             size_t n = strcspn(other, "|");
             if (given_too(a, other, n))

@@ -151,7 +151,8 @@ static bool admit(engine *e, session *s)
     if (e->n_running) return false;
     status st = STATUS_INIT; /* nobody else holds a block */
     status_set(&st, ST_LIMIT, STATUS_NO_POS,
-               "a sequence of %lld tokens can't fit into the KV cache, whose longest one has %llu; raise --kv-memory",
+               "a sequence of %lld tokens can't fit into the KV cache, whose longest one has %llu; shorten it, or give "
+               "the cache more memory (--kv-memory)",
                (long long)s->n_ids, (unsigned long long)kv_cache_longest_tokens(e->cache));
     session_fail(s, &st);
     return false;

@@ -125,14 +125,15 @@ int context_check(int context, size_t n_prompt, int64_t n_answer, status *st)
     if (n_prompt == 0) return status_set(st, ST_ARG, STATUS_NO_POS, "the prompt is empty; give at least one token");
     if (n_prompt > (size_t)context)
         return status_set(st, ST_LIMIT, STATUS_NO_POS,
-                          "the prompt has %zu tokens, but the context holds %d; shorten the prompt or raise the context",
+                          "the prompt has %zu tokens, but the context holds %d; shorten the prompt, or raise the "
+                          "context (--ctx)",
                           n_prompt, context);
     int64_t left = context - (int64_t)n_prompt;
     if (n_answer <= left) return ST_OK;
     if (left == 0)
         return status_set(st, ST_LIMIT, STATUS_NO_POS,
                           "the prompt's %zu tokens fill the context of %d, so no room for an answer is left; shorten "
-                          "the prompt or raise the context",
+                          "the prompt, or raise the context (--ctx)",
                           n_prompt, context);
     return status_set(st, ST_LIMIT, STATUS_NO_POS,
                       "%zu tokens of prompt and %lld of answer are more than the context's %d; at most %lld are left "

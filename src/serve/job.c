@@ -1,5 +1,6 @@
 #include "serve/job.h"
 
+#include <stddef.h>
 #include <string.h>
 #include <time.h>
 
@@ -102,7 +103,7 @@ static int check_length(size_t n_bytes, const served_model *m, api_error *e)
 {
     if (n_bytes / m->longest_piece <= (size_t)m->context) return 0;
     return api_error_set(
-        e, 400, "context_length_exceeded", NULL,
+        e, 400, "context_length_exceeded", "prompt",
         "the prompt's %zu bytes are more than %zu tokens, but the context holds %d; shorten the prompt", n_bytes,
         n_bytes / m->longest_piece, m->context);
 }
@@ -150,8 +151,8 @@ static int check_fit(const job_prompt *p, request *r, const served_model *m, api
     status st = STATUS_INIT;
     if (context_check(m->context, n, r->max_tokens < 0 ? 1 : r->max_tokens, &st) == ST_OK) return 0;
     if (st.code == ST_ARG) return api_error_set(e, 400, "invalid_value", field_name, "%s", st.text);
-    return api_error_set(e, 400, "context_length_exceeded", n < (size_t)m->context ? "max_tokens" : field_name, "%s",
-                         st.text);
+    if (n < (size_t)m->context) field_name = request_name_given(r, offsetof(request, max_tokens));
+    return api_error_set(e, 400, "context_length_exceeded", field_name, "%s", st.text);
 }
 
 static int prepare_prompt(job *j, size_t i, const served_model *m, api_error *e)
@@ -173,10 +174,11 @@ int job_prepare(job *j, const served_model *m, api_error *e)
     size_t n_choices = r->n_prompts * (size_t)r->best_of;
     if (n_choices > (size_t)m->max_choices)
         return api_error_set(e, 400, "invalid_value", r->best_of > r->n ? "best_of" : "n",
-                             "%zu choices are asked for; this server makes %d at once", n_choices, m->max_choices);
+                             "%zu choices are asked for; this server makes %d at once: ask for fewer", n_choices, m->max_choices);
     if (r->parse_special && !m->allow_parse_special)
         return api_error_set(e, 400, "unsupported_value", "parse_special",
-                             "this server takes no control tokens from texts (serve --allow-parse-special)");
+                             "this server takes no control tokens from texts; leave 'parse_special' out, or have it started "
+                             "with --allow-parse-special");
     j->prompts = mem_calloc(r->n_prompts, sizeof *j->prompts);
     j->choices = mem_calloc(n_choices, sizeof *j->choices);
     if (!j->prompts || !j->choices) return api_error_nomem(e);

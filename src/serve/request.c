@@ -125,6 +125,17 @@ static const field *contradicts(const request *r, size_t i, const json_t *v)
     return NULL;
 }
 
+const char *request_name_given(const request *r, size_t offset)
+{
+    const char *name = NULL;
+    const field *f;
+    for (size_t i = 0; (f = field_at(i)); i++) {
+        const json_t *v = f->offset == offset ? json_object_get(r->body, f->name) : NULL;
+        if (v && !json_is_null(v)) name = f->name; /* the last one wins, as in read_fields */
+    }
+    return name;
+}
+
 static int read_fields(request *r, api_error *e)
 {
     const field *f, *other;
@@ -175,7 +186,7 @@ static int check_others(request *r, api_error *e)
         if (r->rules->lenient)
             return api_error_set(e, 400, "unknown_parameter", name, "more than %d fields are unknown", MAX_IGNORED);
         if (!k && !find_field(r->kind, name, true)) return refuse_unknown(r, name, e);
-        return api_error_set(e, 400, "unsupported_parameter", name, "'%s' is not supported %s", name,
+        return api_error_set(e, 400, "unsupported_parameter", name, "'%s' is not supported %s; leave it out", name,
                              k && (k->neutral || k->word) ? "at this value" : "here");
     }
     return 0;

@@ -88,6 +88,8 @@ int request_parse(request *r, request_kind kind, const request_rules *rules, con
                   api_error *e);
 void request_forget_json(request *r); /* and with it prompts and the conversation */
 void request_deinit(request *r);
+/* By which of its names a plain value was given, while there is the JSON; NULL = by none. */
+const char *request_name_given(const request *r, size_t offset);
 /* Takes down that a field is ignored; false where the rules don't allow that. */
 bool request_ignore(request *r, const char *name);
 /* Takes down that a field is of no effect with this model. */

@@ -17,6 +17,10 @@ from program import GEMMA, KVASIR, SMOLLM, fails, works
     (("size", "--list", "--batch", 3), "--list and --batch can't go together"),
     (("bench", SMOLLM, "--json", "--output", "csv"), "can't go together"),
     (("bench", "serve", SMOLLM, "--rate", 3, "--clients", 4), "can't go together"),
+    (("bench", "serve", SMOLLM, "--contexts", 2, "--kv-memory", "64M"), "--contexts and --kv-memory can't go together"),
+    (("bench", "serve", SMOLLM, "--prompt", 9), "--prompt is of no effect without --work fixed or --work all"),
+    (("bench", "serve", SMOLLM, "--work", "mix", "-w", "tree", "--answer", 9), "--answer is of no effect without --work fixed or --work all"),
+    (("run", SMOLLM, "hi", "--penalty-last-n", 9), "--penalty-last-n is of no effect without --repeat-penalty or --presence-penalty or --frequency-penalty"),
     (("serve", SMOLLM, "--alias", ""), "--alias takes NAME, which is empty here"),
     (("serve", SMOLLM, "--host="), "--host takes ADDRESS"),
 ])
@@ -36,3 +40,15 @@ def test_empty_templates_and_system_messages_without_a_place(tmp_path):
 def test_variables_that_nobody_reads_are_named():
     done = subprocess.run([KVASIR, "--version"], capture_output=True, text=True, env={**os.environ, "KVASIR_THREADS": "3"})
     assert done.returncode == 0 and done.stderr == "kvasir: the variable KVASIR_THREADS is of no effect; the one there is is KVASIR_MODELS\n"
+
+
+def test_what_greedy_answers_make_of_sampling_options():
+    words = ("run", SMOLLM, "Hi", "-n", 1, "--frequency-penalty", 0.5, "--penalty-last-n", 9, "--seed", 3, "--top-k", 5)
+    says = ["kvasir: --top-k is of no effect: with --temperature 0 no token is drawn", "kvasir: --seed is of no effect: with --temperature 0 no token is drawn"]
+    for more, told in (((), []), (("--temperature", 0), says), (("--temperature", 0, "--quiet"), [])):
+        done = subprocess.run([KVASIR, *map(str, words), *map(str, more)], capture_output=True, text=True)
+        assert done.returncode == 0 and [line for line in done.stderr.splitlines() if "no effect" in line] == told, done.stderr
+
+
+def test_options_are_of_effect_beside_one_of_those_they_need():
+    works("bench", "serve", SMOLLM, "--work", "mix", "-w", "fixed", "--prompt", 4, "--answer", 2, "-n", 1, "-b", "shared", "--scale", 0.1)

@@ -346,7 +346,10 @@ def test_what_can_never_fit(server):
     reply = server.post("/v1/completions", {"prompt": "word", "max_tokens": 2048})
     error = reply.json["error"]
     assert reply.status == 400 and error["code"] == "context_length_exceeded" and error["param"] == "max_tokens" and "2047" in error["message"]
-    assert server.post("/v1/completions", {"prompt": "x" * 4_000_000}).json["error"]["code"] == "context_length_exceeded"
+    for name in ("max_completion_tokens", "n_predict"):
+        assert server.post("/v1/completions", {"prompt": "word", name: 2048}).json["error"]["param"] == name
+    error = server.post("/v1/completions", {"prompt": "x" * 4_000_000}).json["error"]
+    assert error["code"] == "context_length_exceeded" and error["param"] == "prompt"
     for body in ({"prompt": "1 " * 20_000}, {"messages": [{"role": "user", "content": "1 " * 20_000}]}):
         reply = server.post("/v1/chat/completions" if "messages" in body else "/v1/completions", body)
         assert (reply.status, reply.json["error"]["code"], reply.json["error"]["param"]) == (400, "context_length_exceeded", next(iter(body)))
