@@ -100,7 +100,7 @@ THREAD_TESTS := api attention_bits attention_cascade base_mem base_threads engin
 	product schedule serve serve_limits soak tokenizer workers
 PLAIN_TESTS := arch attention attention_kinds base base_file base_half bench_serve bench_sweep bench_work cache \
 	cache_random cache_tails candidates chat_prompt dequant dtype evict forward_hooks gguf gguf_files layout locale \
-	options pace pins pool random request rope sampler sampler_draws seed session session_random sim stop template tokenizer_bad \
+	model_stamp options pace pins pool random request rope sampler sampler_draws seed session session_random sim stop template tokenizer_bad \
 	tokenizer_split tokenizer_window tree tree_random tree_tails tree_windows usage vector
 SMALL_PROGRAMS := $(patsubst %,$(BUILD)/tests/test_%,$(THREAD_TESTS) $(PLAIN_TESTS)) $(BUILD)/tests/check-kernel
 THREAD_PROGRAMS := $(THREAD_TESTS:%=$(BUILD)/tests/test_%)

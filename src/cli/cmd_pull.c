@@ -131,12 +131,12 @@ static int find_present(pull *p, bool *present, status *st)
     struct stat info;
     *present = false;
     if (p->force || stat(p->path, &info) != 0) return ST_OK;
-    bool stamped = model_stamp_read(&p->stamp, p->dir, p->name);
+    bool stamped = model_stamp_read(&p->stamp, p->dir, p->name) && *p->stamp.sha256;
     if (!stamped && *p->expected) {
-        if (sha256_file(p->stamp.sha256, p->path, st)) return st->code;
+        if (model_stamp_begin(&p->stamp, p->path, st) || sha256_file(p->stamp.sha256, p->path, st)) return st->code;
         memcpy(p->stamp.origin, p->origin, sizeof p->origin);
         status ignored = STATUS_INIT; /* without a stamp (a read-only directory) the next pull reads the file again */
-        if (strcmp(p->stamp.sha256, p->expected) == 0) model_stamp_write(&p->stamp, p->dir, p->name, p->path, &ignored);
+        if (strcmp(p->stamp.sha256, p->expected) == 0) model_stamp_write(&p->stamp, p->dir, p->name, &ignored);
     }
     if (*p->expected && strcmp(p->stamp.sha256, p->expected) != 0)
         return status_set(

@@ -1,5 +1,6 @@
 #include "cli/runtime.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -25,6 +26,37 @@ static int choose_kernels(const kernels **out, const args *a, status *st)
                       name);
 }
 
+static bool from_hex(uint8_t out[32], const char *hex)
+{
+    for (int i = 0; *hex && i < 32; i++) {
+        unsigned byte;
+        sscanf(hex + (size_t)2 * i, "%2x", &byte);
+        out[i] = (uint8_t)byte;
+    }
+    return *hex;
+}
+
+/* Takes the fingerprint from the file's stamp in the model directory, or notes there what was computed. */
+static int load_stamped(model **out, const char *path, model_options *o, status *st)
+{
+    status ignored = STATUS_INIT; /* without a stamp (a read-only directory) the next load computes it again */
+    char *dir = NULL, *name = NULL;
+    uint8_t known[32];
+    model_stamp s;
+    bool inside =
+        model_in_dir(&dir, &name, path) && (model_stamp_read(&s, dir, name) || !model_stamp_begin(&s, path, &ignored));
+    bool stamped = inside && from_hex(known, s.fingerprint);
+    if (stamped) o->known_fingerprint = known;
+    int rc = model_load(out, path, o, st);
+    if (!rc && inside && !stamped) {
+        for (size_t i = 0; i < 32; i++) snprintf(s.fingerprint + 2 * i, 3, "%02x", (*out)->fingerprint[i]);
+        model_stamp_write(&s, dir, name, &ignored);
+    }
+    mem_free(dir);
+    mem_free(name);
+    return rc;
+}
+
 int runtime_open_model(runtime *r, const args *a, const char *model_name, int context, status *st)
 {
     *r = (runtime){0};
@@ -40,7 +72,7 @@ int runtime_open_model(runtime *r, const args *a, const char *model_name, int co
     threads_pin(r->team);
     o.team = r->team;
     progress_begin(&bar, "loading", 0, "B");
-    int rc = model_load(&r->m, path, &o, st);
+    int rc = load_stamped(&r->m, path, &o, st);
     progress_end(&bar);
     mem_free(path);
     if (rc) runtime_close(r);

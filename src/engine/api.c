@@ -51,7 +51,8 @@ int kvasir_model_load(kvasir_model **out, const char *path, const kvasir_model_o
     threads *team = NULL;
     int rc = new_team(&team, o.threads, inner(st));
     if (rc == ST_OK) {
-        model_options mo = {kernels_get(CPU_AUTO), team, o.context, o.progress, o.user};
+        model_options mo = {
+            .ks = kernels_get(CPU_AUTO), .team = team, .context = o.context, .progress = o.progress, .user = o.user};
         rc = model_load(&h->m, path, &mo, inner(st));
     }
     threads_free(team);

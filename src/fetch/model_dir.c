@@ -181,3 +181,23 @@ int model_path(char **out, const char *name, status *st)
     *out = mem_strdup(name);
     return *out ? ST_OK : status_nomem(st, strlen(name) + 1);
 }
+
+bool model_in_dir(char **dir, char **name, const char *path)
+{
+    status ignored = STATUS_INIT;
+    char *of_path = NULL, *own = NULL;
+    const char *file = strrchr(path, '/');
+    size_t n = file ? strlen(++file) : 0, s = sizeof suffix - 1;
+    if (n > s && strcmp(file + n - s, suffix) == 0 && !model_dir(&own, &ignored) &&
+        strlen(own) + n + 1 == strlen(path) && strncmp(path, own, strlen(own)) == 0)
+        of_path = mem_strndup(file, n - s);
+    bool inside = of_path && model_name_valid(of_path);
+    if (inside) {
+        *dir = own;
+        *name = of_path;
+    } else {
+        mem_free(own);
+        mem_free(of_path);
+    }
+    return inside;
+}

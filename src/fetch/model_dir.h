@@ -2,7 +2,7 @@
  *
  *      $KVASIR_MODELS, else $XDG_DATA_HOME/kvasir/models, else ~/.local/share/kvasir/models
  *          NAME.gguf          a model, whole and checked: it appears by rename
- *          .NAME.stamp        its SHA-256, size, time and origin: spares reading it again
+ *          .NAME.stamp        its SHA-256, size, time, origin and fingerprint: spares reading it again
  *          .NAME.part         a download under way or interrupted (part_file.h)
  *          .NAME.part.origin  what the server said, to resume it
  *          .NAME.fetch/       scratch of a running pull through pip
@@ -58,16 +58,22 @@ void model_list_free(model_info *list, int n);
 /* A path stays a path; otherwise a catalogue or model-directory name. On success out (mem_free) is a file's path.
  * ST_NOT_FOUND says which `kvasir pull` brings it. */
 int model_path(char **out, const char *name, status *st);
+/* Whether path is DIR/NAME.gguf of the model directory; then dir and name (mem_free) are set. */
+bool model_in_dir(char **dir, char **name, const char *path);
 
-/* What is known about DIR/NAME.gguf since it was last read as a whole. */
+/* What is known about DIR/NAME.gguf since it was last read as a whole; the digests are hex, or "". */
 typedef struct model_stamp {
+    uint64_t n_bytes; /* size and time from before it was read: a later change makes the stamp stale */
+    struct timespec modified;
     char sha256[SHA256_HEX];
-    char origin[SHA256_HEX]; /* SHA-256 of where it came from (a URL may hold secrets) */
+    char origin[SHA256_HEX];      /* SHA-256 of where it came from (a URL may hold secrets) */
+    char fingerprint[SHA256_HEX]; /* of the model (model/fingerprint.h) */
 } model_stamp;
 
-/* False when there is no stamp, or the file has changed size or time since. */
+/* The file as it is now, with nothing known of its bytes. */
+int model_stamp_begin(model_stamp *s, const char *path, status *st);
+/* False when there is no stamp, it is damaged, or the file has changed size or time since. */
 bool model_stamp_read(model_stamp *out, const char *dir, const char *name);
-/* The stamp of `path`, which is, or is about to become, DIR/NAME.gguf. */
-int model_stamp_write(const model_stamp *s, const char *dir, const char *name, const char *path, status *st);
+int model_stamp_write(const model_stamp *s, const char *dir, const char *name, status *st);
 
 #endif

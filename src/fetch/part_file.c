@@ -267,7 +267,7 @@ int part_finish(part_file *p, const char *expected, const char *origin, model_st
     if (p->n_bytes < sizeof magic)
         return status_set(st, ST_FORMAT, STATUS_NO_POS, "what came for %s is not a GGUF file: it has %d bytes", p->name,
                           (int)p->n_bytes);
-    if (hash_end(p->sha, s->sha256, st)) return st->code;
+    if (model_stamp_begin(s, p->path, st) || hash_end(p->sha, s->sha256, st)) return st->code;
     if (expected && strcmp(expected, s->sha256) != 0)
         return status_set(st, ST_FORMAT, STATUS_NO_POS,
                           "%s has SHA-256 %s instead of %s: damaged, or another file; nothing of it was kept", p->name,
@@ -276,7 +276,7 @@ int part_finish(part_file *p, const char *expected, const char *origin, model_st
     char *path = NULL;
     int rc = model_file(&path, p->dir, "", p->name, ".gguf", st);
     if (!rc && fsync(p->fd) != 0) rc = write_failed(p, errno, st);
-    if (!rc) rc = model_stamp_write(s, p->dir, p->name, p->path, st);
+    if (!rc) rc = model_stamp_write(s, p->dir, p->name, st);
     if (!rc && (rename(p->path, path) != 0 || sync_dir(p->dir)))
         rc = status_set(st, ST_IO, STATUS_NO_POS, "%s can't be written: %s", path, strerror(errno));
     if (!rc) {

@@ -12,7 +12,7 @@ typedef struct loader {
     model *m;
     const gguf *g;
     const model_options *o;
-    fingerprint *fingerprint;
+    fingerprint *fingerprint; /* NULL where it is known */
     uint64_t done_bytes, total_bytes;
     size_t panels_used;
     status *st;
@@ -38,7 +38,7 @@ static const gguf_tensor *find(loader *l, const char *name, bool required)
                    name, type ? type : "unknown", t->type);
     }
     if (l->st->code || !t) return NULL;
-    fingerprint_tensor(l->fingerprint, t);
+    if (l->fingerprint) fingerprint_tensor(l->fingerprint, t);
     return t;
 }
 
@@ -226,8 +226,7 @@ static int alloc_panels(loader *l)
         if (!t->data || t->dims[2] != 1 || t->dims[3] != 1) continue;
         if (weight_size(&n_bytes, l->o->ks, (dtype)t->type, t->dims[1] + 2 * PANEL_ROWS, t->dims[0], l->st))
             return l->st->code;
-        if (__builtin_add_overflow(m->panels_bytes, n_bytes, &m->panels_bytes))
-            return status_nomem(l->st, SIZE_MAX);
+        if (__builtin_add_overflow(m->panels_bytes, n_bytes, &m->panels_bytes)) return status_nomem(l->st, SIZE_MAX);
     }
     m->panels = mem_pages_alloc(m->panels_bytes);
     return m->panels ? ST_OK : status_nomem(l->st, m->panels_bytes);
@@ -273,9 +272,12 @@ static int load(loader *l, const char *path)
     m->layers = mem_calloc((size_t)m->params.n_layers, sizeof *m->layers);
     if (!m->layers) return status_nomem(l->st, (uint64_t)m->params.n_layers * sizeof *m->layers);
     for (size_t i = 0; i < gguf_tensor_count(l->g); i++) l->total_bytes += gguf_tensor_at(l->g, i)->n_bytes;
-    if (load_texts(l, path) || fingerprint_new(&l->fingerprint, l->g, l->o->team, l->st)) return l->st->code;
+    const uint8_t *known = gguf_part_count(l->g) == 1 ? l->o->known_fingerprint : NULL; /* who knows saw one file */
+    if (load_texts(l, path)) return l->st->code;
+    if (known) memcpy(m->fingerprint, known, sizeof m->fingerprint);
+    else if (fingerprint_new(&l->fingerprint, l->g, l->o->team, l->st)) return l->st->code;
     load_weights(l);
-    if (!l->st->code) fingerprint_finish(l->fingerprint, m->fingerprint, l->st);
+    if (!l->st->code && !known) fingerprint_finish(l->fingerprint, m->fingerprint, l->st);
     return l->st->code;
 }
 

@@ -54,6 +54,7 @@ typedef struct model_options {
     const kernels *ks;
     threads *team; /* packs; may be freed after */
     int context;   /* longest context that will be used (LongRoPE chooses its factors by it); 0 = the model's own */
+    const uint8_t *known_fingerprint; /* [32] of this very file, or NULL: computed. Of a split file it is not believed */
     void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes); /* may be NULL */
     void *user;
 } model_options;
