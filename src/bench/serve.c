@@ -187,14 +187,6 @@ static void start_item(driver *d, const work_item *item)
     }
 }
 
-/* What it follows failed. */
-static void drop_item(driver *d, const work_item *item)
-{
-    progress_of(d, item)->state = ITEM_FAILED;
-    d->n_over += item->n_branches;
-    d->out->n_dropped += item->n_branches;
-}
-
 /* Whether the item's time has come. Until it has, *next_ns may become that time. */
 static bool is_due(driver *d, const work_item *item, int64_t now, int64_t *next_ns)
 {
@@ -217,7 +209,9 @@ static void start_items(driver *d, int64_t *next_ns)
         const work_item *item = &d->w->items[i];
         if (d->items[i].state != ITEM_WAITS) continue;
         if (item->follows != WORK_NOTHING && d->items[item->follows].state == ITEM_FAILED) {
-            drop_item(d, item);
+            d->items[i].state = ITEM_FAILED;
+            d->n_over += item->n_branches;
+            d->out->n_dropped += item->n_branches;
             continue;
         }
         if (!is_due(d, item, now, next_ns)) continue;

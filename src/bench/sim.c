@@ -56,13 +56,6 @@ static void leave(ring_entry *ring, uint32_t i)
     ring[i].next = OUTSIDE;
 }
 
-static void enter(ring_entry *ring, uint32_t seam, uint32_t i)
-{
-    ring[i] = (ring_entry){seam, ring[seam].next};
-    ring[ring[seam].next].prev = i;
-    ring[seam].next = i;
-}
-
 int sim_flat_lru(sim_result *out, const trace *t, uint64_t capacity, status *st)
 {
     uint32_t seam = t->n_distinct;
@@ -85,7 +78,9 @@ int sim_flat_lru(sim_result *out, const trace *t, uint64_t capacity, status *st)
             } else {
                 cached++;
             }
-            enter(ring, seam, i);
+            ring[i] = (ring_entry){seam, ring[seam].next};
+            ring[ring[seam].next].prev = i;
+            ring[seam].next = i;
         }
     }
     r.seconds = clock_seconds() - begin;

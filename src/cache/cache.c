@@ -24,11 +24,6 @@ static int check_config(const kv_cache_config *c, int block_tokens, status *st)
     return ST_OK;
 }
 
-static uint64_t block_bytes(const kv_cache *c, int group)
-{
-    return kv_block_bytes(&c->groups[group].group, c->format, c->block_tokens);
-}
-
 static uint64_t blocks_of(const kv_cache *c, int group, uint64_t n_tokens, uint64_t step_tokens)
 {
     return kv_blocks(&c->groups[group].group.layout, c->block_tokens, n_tokens, step_tokens);
@@ -139,8 +134,10 @@ int kv_cache_new(kv_cache **out, const kv_cache_config *config, status *st)
     uint64_t n_blocks[KV_MAX_GROUPS];
     int rc = copy_groups(c, config, st);
     if (!rc) rc = size_pools(c, config, n_blocks, st);
-    for (int g = 0; !rc && g < c->n_groups; g++)
-        rc = pool_new(&c->groups[g].pool, block_bytes(c, g), (uint32_t)n_blocks[g], st);
+    for (int g = 0; !rc && g < c->n_groups; g++) {
+        uint64_t block_bytes = kv_block_bytes(&c->groups[g].group, c->format, c->block_tokens);
+        rc = pool_new(&c->groups[g].pool, block_bytes, (uint32_t)n_blocks[g], st);
+    }
     if (!rc && !config->no_sharing) rc = make_tree(c, config, st);
     if (rc) return kv_cache_free(c), rc;
     *out = c;

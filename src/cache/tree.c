@@ -142,19 +142,13 @@ static void prioritize(kv_node *n, int priority)
     for (; n && n->evict.priority < priority; n = n->parent) n->evict.priority = priority;
 }
 
-static int root_new(kv_tree *t, kv_node **out, uint64_t salt, status *st)
-{
-    if (node_new(t, out, 0, st)) return st->code;
-    (*out)->salt = salt;
-    order_add(t, &t->roots, *out);
-    return ST_OK;
-}
-
 int kv_tree_lock(kv_tree *t, uint64_t salt, const kv_match *m, int priority, kv_node **out, status *st)
 {
     kv_node *n = m->node;
     if (!n) {
-        if (root_new(t, &n, salt, st)) return st->code;
+        if (node_new(t, &n, 0, st)) return st->code;
+        n->salt = salt;
+        order_add(t, &t->roots, n);
     } else if (m->n_blocks < kv_node_blocks(n)) {
         kv_node *lower = n;
         uint32_t head = (uint32_t)(m->n_blocks - n->first);

@@ -40,17 +40,12 @@ void candidates_deinit(candidates *s)
     *s = (candidates){0};
 }
 
-/* Unsigned keys whose ascending order is the descending order of the floats; NaN last. */
-static uint32_t descending_key(float x)
-{
-    if (x != x) return UINT32_MAX;
-    uint32_t u = float_bits(x == 0 ? 0.0f : x);
-    return u & 0x80000000 ? u : ~u & 0x7FFFFFFF;
-}
-
+/* Unsigned keys whose ascending order is the descending order of the logits; NaN last. */
 static uint32_t by_logit(candidate c)
 {
-    return descending_key(c.logit);
+    if (c.logit != c.logit) return UINT32_MAX;
+    uint32_t u = float_bits(c.logit == 0 ? 0.0f : c.logit);
+    return u & 0x80000000 ? u : ~u & 0x7FFFFFFF;
 }
 
 static uint32_t by_token(candidate c)

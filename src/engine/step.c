@@ -104,12 +104,6 @@ static int run_batch(engine *e, const forward_io *io, status *st)
     return st->code;
 }
 
-static void expire(engine *e, int64_t now_ns)
-{
-    for (session *s = e->sessions; s; s = s->next)
-        if (session_active(s) && s->deadline_ns && now_ns >= s->deadline_ns) session_expire(s);
-}
-
 static void end_finished(engine *e)
 {
     for (session *s = e->sessions; s; s = s->next)
@@ -128,7 +122,8 @@ static void tell_progress(session *s)
 int engine_step(engine *e, status *st)
 {
     int64_t start = e->clock();
-    expire(e, start);
+    for (session *s = e->sessions; s; s = s->next)
+        if (session_active(s) && s->deadline_ns && start >= s->deadline_ns) session_expire(s);
     end_finished(e); /* those that were cancelled too: their room is free from here on */
     schedule_step(e, start);
     int n = e->n_seqs, rc = ST_OK;

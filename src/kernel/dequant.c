@@ -102,11 +102,6 @@ static void scales_q4_k(const uint8_t *src, qblock *b)
     }
 }
 
-static void nibbles_q4_k(const uint8_t *src, uint8_t *code)
-{
-    for (int s = 0; s < 8; s++) take_bits(src + s / 2 * 32, 32, 4 * (s % 2), 4, 0, code + 32 * s);
-}
-
 static void from_q2_k(const uint8_t *src, qblock *b)
 {
     for (int j = 0; j < 16; j++) {
@@ -157,7 +152,8 @@ static void from_q4_k(const uint8_t *src, qblock *b, bool five_bits)
     b->d = u16_at(src);
     b->dmin = u16_at(src + 2);
     scales_q4_k(src + 4, b);
-    nibbles_q4_k(src + (five_bits ? 48 : 16), b->code);
+    const uint8_t *low = src + (five_bits ? 48 : 16);
+    for (int s = 0; s < 8; s++) take_bits(low + s / 2 * 32, 32, 4 * (s % 2), 4, 0, b->code + 32 * s);
     if (five_bits) bit_planes(src + 16, 4, b->code);
 }
 

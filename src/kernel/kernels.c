@@ -28,14 +28,6 @@ static kernels *next_table(cpu_level level)
     return k;
 }
 
-static void fill_scalar(void)
-{
-    kernels *k = next_table(CPU_SCALAR);
-    product_fill_scalar(k);
-    vector_fill_scalar(k);
-    attend_fill_scalar(k);
-}
-
 #if defined(__x86_64__)
 static bool cpu_has_avx2(void)
 {
@@ -84,7 +76,10 @@ static void fill_others(void)
 
 static void fill_tables(void)
 {
-    fill_scalar();
+    kernels *k = next_table(CPU_SCALAR);
+    product_fill_scalar(k);
+    vector_fill_scalar(k);
+    attend_fill_scalar(k);
     fill_others();
 }
 

@@ -43,20 +43,13 @@ static void quantize(const float *x, int64_t k, act_strip *strips, int col, int 
     }
 }
 
-static int dot16(dtype t, const uint8_t *code, const int8_t *q)
-{
-    int sum = 0;
-    for (int i = 0; i < 16; i++) sum += qblock_value(t, code[i]) * q[i];
-    return sum;
-}
-
 /* One strip: s is its number in the block. */
 static float strip_product(dtype t, const qblock *b, int s, const act_strip *a, float y)
 {
     const qtype *q = &qtypes[t];
-    int i[2];
+    int i[2] = {0};
     for (int h = 0; h < 2; h++) {
-        i[h] = dot16(t, b->code + STRIP * s + 16 * h, a->q + 16 * h);
+        for (int k = 16 * h; k < 16 * h + 16; k++) i[h] += qblock_value(t, b->code[STRIP * s + k]) * a->q[k];
         if (q->n_scales == 16) i[h] *= b->scale[2 * s + h];
     }
     float d = qblock_d(t, b->d);

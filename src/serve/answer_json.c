@@ -16,11 +16,6 @@ static const char *finish_word(finish_reason r)
     }
 }
 
-static size_t prompt_index(const job *j, const choice *c)
-{
-    return c->prompt * (size_t)j->request.n + c->number;
-}
-
 static void head(strbuf *out, const job *j, const served_model *m, const char *object)
 {
     strbuf_printf(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", j->id, object,
@@ -140,7 +135,7 @@ static void chunk(strbuf *out, job *j, choice *c, bool ends, const served_model 
 {
     bool chat = j->request.chat;
     begin_chunk(out, j, m);
-    strbuf_printf(out, "{\"index\":%zu,", prompt_index(j, c));
+    strbuf_printf(out, "{\"index\":%zu,", c->prompt * (size_t)j->request.n + c->number);
     if (chat && ends) strbuf_puts(out, "\"delta\":{},\"logprobs\":null");
     else {
         strbuf_puts(out, !chat       ? "\"text\":"

@@ -269,14 +269,6 @@ static void end_job(engine_loop *l, job *j)
     job_unref(j); /* submit's reference */
 }
 
-static void drop_sessions(job *j)
-{
-    for (size_t i = 0; i < j->n_choices; i++) {
-        session_free(j->choices[i].session);
-        j->choices[i].session = NULL;
-    }
-}
-
 static void start_job(engine_loop *l, job *j)
 {
     status st = STATUS_INIT;
@@ -290,7 +282,10 @@ static void start_job(engine_loop *l, job *j)
         mark_grown(l, j);
         return;
     }
-    drop_sessions(j);
+    for (size_t i = 0; i < j->n_choices; i++) {
+        session_free(j->choices[i].session);
+        j->choices[i].session = NULL;
+    }
     if (st.code) api_error_from_status(&e, &st);
     else api_error_set(&e, 503, "shutting_down", NULL, "the server is shutting down");
     job_fail(j, &e);

@@ -112,13 +112,6 @@ static gguf_str find_in_prompt(walk *w, gguf_str s, bool control)
     return (gguf_str){"", 0};
 }
 
-static void end_prompt(walk *w)
-{
-    utf8_count(w->place, w->prompt->text + w->at, w->prompt->n_bytes - w->at);
-    w->place->missing = 0; /* the answer's bytes don't go on with it */
-    w->prompt = NULL;
-}
-
 static void add_place(lists *l, walk *w, const tokenizer *tok, int32_t id)
 {
     gguf_str s = tokenizer_piece(tok, id, true);
@@ -171,7 +164,9 @@ void logprobs_json(strbuf *out, const job *j, const choice *c, size_t first, utf
         strbuf_puts(&l.logprobs, "null");
         strbuf_puts(&l.tops, "null");
         add_tokens(&l, &w, &p->tokens, 0, tok);
-        end_prompt(&w);
+        utf8_count(place, p->text + w.at, p->n_bytes - w.at);
+        place->missing = 0; /* the answer's bytes don't go on with it */
+        w.prompt = NULL;
     }
     add_tokens(&l, &w, &c->tokens, first, tok);
     join(out, "{\"tokens\":[", &l.tokens);

@@ -150,21 +150,10 @@ static int fill_model(server *s, const engine *e, const server_model *m, status 
     return ST_OK;
 }
 
-/* The engine is done; what it made may still be on its way. */
-static void flush(server *s)
-{
-    for (int ms = 0; ms < FLUSH_MS && watch_n_answering(s->watch) > 0; ms += 10)
-        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-}
-
-static int open_workers(server *s, status *st)
-{
-    return workers_new(&s->workers, &s->model, s->config.work_queue, QUEUED_BODIES * s->config.max_body_bytes, st);
-}
-
 int server_open(server *s, engine *e, const server_model *m, status *st)
 {
-    if (fill_model(s, e, m, st) || open_workers(s, st) ||
+    if (fill_model(s, e, m, st) ||
+        workers_new(&s->workers, &s->model, s->config.work_queue, QUEUED_BODIES * s->config.max_body_bytes, st) ||
         engine_loop_new(&s->loop, e, &s->model, &s->figures, s->config.log, st))
         return st->code;
     pthread_mutex_lock(&s->lock);
@@ -177,7 +166,9 @@ int server_open(server *s, engine *e, const server_model *m, status *st)
 void server_run(server *s)
 {
     engine_loop_run(s->loop);
-    flush(s);
+    /* The engine is done; what it made may still be on its way. */
+    for (int ms = 0; ms < FLUSH_MS && watch_n_answering(s->watch) > 0; ms += 10)
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
 }
 
 void server_drain(server *s, double timeout_s)

@@ -66,19 +66,15 @@ static void wake_all(wake_list *l)
     l->n = 0;
 }
 
-static void leave_job(watched *c, wake_list *l)
-{
-    atomic_store(&c->job->gone, true);
-    atomic_store(&c->job->cancelled, true);
-    l->jobs[l->n++] = job_ref(c->job);
-}
-
 static void hang_up(watch *w, uint64_t number, wake_list *l)
 {
     for (watched *c = w->first; c; c = c->next) {
         if (c->number != number) continue;
         c->hung_up_ns = clock_ns();
-        if (c->job) leave_job(c, l);
+        if (!c->job) return;
+        atomic_store(&c->job->gone, true);
+        atomic_store(&c->job->cancelled, true);
+        l->jobs[l->n++] = job_ref(c->job);
         return;
     }
 }
