@@ -333,8 +333,9 @@ const command cmd_serve = {
     .min_positional = 1,
     .max_positional = 1,
     .summary = "Serve a model over HTTP, with OpenAI's interface",
-    .details = "Answers /v1/chat/completions and /v1/completions, whole or as a stream, and /v1/models, /tokenize, "
-               "/detokenize, /health, /ready, /metrics and /v1/kv. Prompts that begin alike share their cache. "
+    .details = "Answers /v1/chat/completions and /v1/completions, whole or as a stream, and /v1/models, "
+               "/apply-template, /tokenize, /detokenize, /health, /ready, /metrics and /v1/kv. Prompts that begin alike "
+               "share their cache. "
                "SIGTERM or Ctrl-C ends it when the answers at work are done; the second one cuts them off.\n\n"
                "  kvasir serve smollm2-135m-instruct\n"
                "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"The sky is\", \"max_tokens\": 8}'",
