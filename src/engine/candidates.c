@@ -7,9 +7,11 @@
 #include "base/half.h"
 #include "base/mem.h"
 
-#define FIRST_SPANS 8 /* ranked at first: what reaches the largest of the eighth span, so eight at least */
+#define FIRST_SPANS 8  /* ranked at first: what reaches the largest of the eighth span, so eight at least */
 #define MOST_SPANS 128 /* then of four times as many, up to this; then counts decide */
 #define BUCKETS 1024
+#define STRIDE 16 /* one logit of so many is counted */
+#define FAR_BUCKETS 256
 
 bool candidates_init(candidates *s, const kernels *ks, int n_vocab)
 {
@@ -21,10 +23,11 @@ bool candidates_init(candidates *s, const kernels *ks, int n_vocab)
                       .count = mem_array(BUCKETS, sizeof *s->count),
                       .spans = mem_array((size_t)n_spans, sizeof *s->spans),
                       .weight = mem_array(n, sizeof *s->weight),
+                      .found = mem_array(SPAN, sizeof *s->found),
                       .logit = mem_array(n, sizeof *s->logit),
                       .n_vocab = n_vocab,
                       .n_spans = n_spans};
-    if (s->c && s->other && s->count && s->spans && s->weight && s->logit) return true;
+    if (s->c && s->other && s->count && s->spans && s->weight && s->found && s->logit) return true;
     candidates_deinit(s);
     return false;
 }
@@ -36,6 +39,7 @@ void candidates_deinit(candidates *s)
     mem_free(s->count);
     mem_free(s->spans);
     mem_free(s->weight);
+    mem_free(s->found);
     mem_free(s->logit);
     *s = (candidates){0};
 }
@@ -75,14 +79,15 @@ static void rank_all(candidates *s)
     s->n_ranked = s->n;
 }
 
-/* How far to rank: so many, and until the weights at this temperature, as far as counts tell, come to that mass. */
+/* How much further to rank: so many more, and until their weights at this temperature come to that mass, both as far as
+ * a sample tells. */
 typedef struct goal {
     int n;
     double mass;
     float temperature;
 } goal;
 
-/* Counts logits by how far below the largest they are; the last bucket takes the rest. */
+/* Counts a sample of the logits by how far below the largest they are; the last bucket takes the rest. */
 static void count_buckets(candidates *s)
 {
     float top = s->spans[0].logit;
@@ -90,16 +95,22 @@ static void count_buckets(candidates *s)
     memset(s->count, 0, BUCKETS * sizeof *s->count);
     if (s->width <= 0) return;
     float per_width = 1 / s->width;
-    for (int i = 0; i < s->n_vocab; i++) {
+    for (int i = 0; i < s->n_vocab; i += STRIDE) {
         float b = (top - s->logits[i]) * per_width;
         s->count[b < BUCKETS - 1 ? (int)b : BUCKETS - 1]++;
     }
 }
 
-/* The next lower "least": the largest of the spans that come next; later what the counts say. -INFINITY: all. */
-static float next_least(candidates *s, const goal *until)
+/* The largest of spans lead no further. */
+static bool far_down(const candidates *s)
 {
-    if (s->n_open < s->n_spans && s->n_open < MOST_SPANS) {
+    return s->n_open >= MOST_SPANS || s->n_open == s->n_spans;
+}
+
+/* A "least" lower than that: the largest of the spans that come next; later what the counts say. -INFINITY: all. */
+static float next_least(candidates *s, float below, const goal *until)
+{
+    if (!far_down(s)) {
         s->n_open = s->n_open ? 4 * s->n_open : FIRST_SPANS;
         if (s->n_open > s->n_spans) s->n_open = s->n_spans;
         float least = s->spans[s->n_open - 1].logit;
@@ -110,30 +121,39 @@ static float next_least(candidates *s, const goal *until)
     s->counted = true;
     int64_t n = 0;
     double mass = 0;
+    float least = below;
     for (int b = 0; b < BUCKETS - 1; b++) {
-        n += s->count[b];
-        mass += s->count[b] * exp(-(b + 0.5) * s->width / until->temperature);
-        float least = s->spans[0].logit - (float)(b + 1) * s->width;
-        if (n >= until->n && mass >= until->mass && least < s->least) return least;
+        least = s->spans[0].logit - (float)(b + 1) * s->width;
+        if (least >= below) continue;
+        n += (int64_t)STRIDE * s->count[b];
+        mass += STRIDE * s->count[b] * exp(-(b + 0.5) * s->width / until->temperature);
+        if (n >= until->n && mass >= until->mass) return least;
     }
-    return -INFINITY;
+    return least < below ? least : -INFINITY;
+}
+
+/* Puts those from least up to below into c from `end` on, in the order of tokens; returns their end. */
+static int collect(candidates *s, float least, float below, int end)
+{
+    for (int g = 0; g < s->n_spans; g++) {
+        if (s->span_max[g] < least) continue;
+        int first = g * SPAN, n = s->n_vocab - first < SPAN ? s->n_vocab - first : SPAN;
+        n = s->ks->find_between(s->logits + first, n, least, below, s->found);
+        for (int k = 0; k < n; k++) s->c[end++] = (candidate){first + s->found[k], s->logits[first + s->found[k]]};
+    }
+    return end;
 }
 
 /* Ranks those that come next, if there are any before the next least. */
 static void rank_more(candidates *s, const goal *until)
 {
-    int begin = s->n_ranked, end = begin;
-    float below = begin ? s->least : INFINITY, least = next_least(s, until);
+    int begin = s->n_ranked;
+    float below = begin ? s->least : INFINITY, least = next_least(s, below, until);
     if (least == -INFINITY) {
         rank_all(s);
         return;
     }
-    for (int g = 0; g < s->n_spans; g++) {
-        if (s->span_max[g] < least) continue;
-        int last = (g + 1) * SPAN < s->n_vocab ? (g + 1) * SPAN : s->n_vocab;
-        for (int i = g * SPAN; i < last; i++)
-            if (s->logits[i] >= least && s->logits[i] < below) s->c[end++] = (candidate){i, s->logits[i]};
-    }
+    int end = collect(s, least, below, begin);
     sort(s->c + begin, s->other, end - begin, by_logit);
     s->least = least;
     s->n_ranked = end;
@@ -153,7 +173,7 @@ void candidates_take(candidates *s, const float *logits, const float *span_max, 
     if (!span_max || s->spans[0].logit == -INFINITY) rank_all(s);
     else rank_more(s, NULL);
     if (k <= 0) return;
-    while (s->n_ranked < k) rank_more(s, &(goal){k, 0, 1});
+    while (s->n_ranked < k) rank_more(s, &(goal){k - s->n_ranked, 0, 1});
     s->n = s->n_ranked = k;
 }
 
@@ -172,45 +192,108 @@ static double weigh(candidates *s, float temperature)
 /* What the sum of the weights of all in play, added up in their order, lies between. */
 typedef struct bounds {
     double low, high;
+    bool quick; /* they could be closer */
 } bounds;
 
-/* Weighs. While not all are ranked, the whole row is in play: the sum is the kernel's, which is within 1e-11 of the true
- * one; n additions of positive numbers are within n * 2^-53 of it, and as much again is for the exponentials' own
- * rounding. */
-static bounds sum_of_weights(candidates *s, float temperature)
+/* Weighs. While not all are ranked, the whole row is in play: the sum is the kernel's, which is within 1e-11 or 5e-6 of
+ * the true one; n additions of positive numbers, in whatever order, are within n * 2^-53 of it: those of the sum, those
+ * up to a place in the order and those that draw_far makes instead, and as much again is for the exponentials'
+ * own rounding. */
+static bounds sum_of_weights(candidates *s, float temperature, bool quick)
 {
     double sum = weigh(s, temperature);
-    if (s->n_ranked == s->n) return (bounds){sum, sum};
+    if (s->n_ranked == s->n) return (bounds){sum, sum, false};
     assert(s->n == s->n_vocab);
-    sum = s->ks->sum_exp(s->logits, s->n_vocab, s->c[0].logit, 1.0 / temperature);
-    double off = sum * (1e-11 + s->n_vocab * 0x1p-52);
-    return (bounds){sum - off, sum + off};
+    quick &= temperature >= 1e-3f && s->n_vocab <= 1 << 24;
+    sum = quick ? s->ks->sum_exp_f32(s->logits, s->n_vocab, s->c[0].logit, 1 / temperature)
+                : s->ks->sum_exp(s->logits, s->n_vocab, s->c[0].logit, 1.0 / temperature);
+    double off = sum * ((quick ? 5e-6 : 1e-11) + s->n_vocab * 0x1p-51);
+    return (bounds){sum - off, sum + off, quick};
 }
 
 /* Weighs after more have been ranked. */
 static void weigh_more(candidates *s, float temperature, bounds *sum)
 {
     double ranked = weigh(s, temperature);
-    if (s->n_ranked == s->n) *sum = (bounds){ranked, ranked};
+    if (s->n_ranked == s->n) *sum = (bounds){ranked, ranked, false};
+}
+
+enum { UNDECIDED = -1 };
+
+/* Adds weights to *mass until it reaches the target (beyond: is more than it). How many it takes; 0: all are too few;
+ * UNDECIDED: that differs within the bounds. */
+static int walk(const double *weight, int n_weights, double *mass, bounds target, bool beyond)
+{
+    for (int n = 0; n < n_weights; n++) {
+        *mass += weight[n];
+        if (beyond ? *mass > target.high : *mass >= target.high) return n + 1;
+        if (beyond ? *mass > target.low : *mass >= target.low) return UNDECIDED;
+    }
+    return 0;
+}
+
+static double weight_of(const candidates *s, candidate c, float temperature)
+{
+    return exp(((double)c.logit - s->c[0].logit) / temperature);
+}
+
+typedef struct buckets {
+    float top, per_width;
+} buckets;
+
+/* Ascends as logits descend. */
+static int bucket(buckets b, float logit)
+{
+    float i = (b.top - logit) * b.per_width;
+    return i < FAR_BUCKETS - 1 ? (int)i : FAR_BUCKETS - 1;
+}
+
+/* As reach, for a draw behind the ranked, whose mass is given: collects the next ones until they should hold it, tells
+ * by buckets of logits where among them it is, and orders the candidates of that bucket. They are left behind the
+ * ranked. */
+static int draw_far(candidates *s, float temperature, double mass, bounds target, double all)
+{
+    int begin = s->n_ranked, end = begin, b = FAR_BUCKETS, n = begin;
+    float least = s->least;
+    buckets range = {0};
+    while (b == FAR_BUCKETS) {
+        range.top = least;
+        double sum[FAR_BUCKETS] = {0};
+        double missing = target.high - mass;
+        missing += fmin(missing, all - target.high) / 8; /* the sample may tell too much */
+        least = next_least(s, range.top, &(goal){begin, missing, temperature});
+        if (least == -INFINITY) return UNDECIDED;
+        end = collect(s, least, range.top, begin);
+        range.per_width = FAR_BUCKETS / (range.top - least);
+        for (int i = begin; i < end; i++) sum[bucket(range, s->c[i].logit)] += weight_of(s, s->c[i], temperature);
+        for (b = 0; b < FAR_BUCKETS && mass + sum[b] <= target.low;) mass += sum[b++];
+    }
+    for (int i = begin; i < end; i++)
+        if (bucket(range, s->c[i].logit) == b) s->c[n++] = s->c[i];
+    sort(s->c + begin, s->other, n - begin, by_logit);
+    for (int i = begin; i < n; i++) s->weight[i] = weight_of(s, s->c[i], temperature);
+    n = walk(s->weight + begin, n - begin, &mass, target, true);
+    return n > 0 ? begin + n : UNDECIDED;
 }
 
 /* How many of the most likely it takes until their weights, added up, reach that share of the sum of all (beyond: are
- * more than it); 0 where all together don't. Those are ranked. */
+ * more than it); 0 where all together don't. Those are ranked; beyond: at least the last of them is in its place. */
 static int reach(candidates *s, float temperature, double share, bool beyond)
 {
-    bounds sum = sum_of_weights(s, temperature);
+    bounds sum = sum_of_weights(s, temperature, true);
     for (;;) {
-        double mass = 0, low = share * sum.low, high = share * sum.high;
-        int n = 0;
-        bool there = false;
-        while (n < s->n_ranked && !there) {
-            mass += s->weight[n++];
-            there = beyond ? mass > low : mass >= low;
+        double mass = 0;
+        bounds target = {share * sum.low, share * sum.high, sum.quick};
+        int n = walk(s->weight, s->n_ranked, &mass, target, beyond);
+        bool more = n == 0 && s->n_ranked < s->n;
+        if (more && beyond && far_down(s)) n = draw_far(s, temperature, mass, target, sum.high);
+        if (n > 0 || s->n_ranked == s->n) return n;
+        if (n == UNDECIDED && sum.quick) {
+            sum = sum_of_weights(s, temperature, false);
+            continue;
         }
-        if (there && (beyond ? mass > high : mass >= high)) return n;
-        if (s->n_ranked == s->n) return 0;
-        if (there) rank_all(s);
-        else rank_more(s, &(goal){2 * s->n_ranked, high, temperature});
+        if (n == UNDECIDED) rank_all(s);
+        else rank_more(s, &(goal){s->n_ranked, target.high - mass, temperature});
         weigh_more(s, temperature, &sum);
     }
 }
@@ -251,7 +334,7 @@ void candidates_min_p(candidates *s, float p)
         int n = 1;
         while (n < s->n_ranked && s->weight[n] >= p * s->weight[0]) n++;
         if (n == s->n_ranked && n < s->n) {
-            rank_more(s, &(goal){4 * s->n_ranked, 0, 1});
+            rank_more(s, &(goal){3 * s->n_ranked, 0, 1});
             continue;
         }
         s->n = s->n_ranked = n;
@@ -269,14 +352,14 @@ static int count_from(const candidates *s, double weight)
 
 void candidates_xtc(candidates *s, float threshold)
 {
-    bounds sum = sum_of_weights(s, 1);
+    bounds sum = sum_of_weights(s, 1, false);
     int above;
     for (;;) {
         above = count_from(s, threshold * sum.low);
         bool sure = above == count_from(s, threshold * sum.high);
         if (s->n_ranked == s->n || (sure && above < s->n_ranked)) break;
         if (!sure) rank_all(s);
-        else rank_more(s, &(goal){4 * s->n_ranked, 0, 1});
+        else rank_more(s, &(goal){3 * s->n_ranked, 0, 1});
         weigh_more(s, 1, &sum);
     }
     if (above < 2) return;

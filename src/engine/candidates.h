@@ -10,6 +10,7 @@
  * CA1 c[0 .. n_ranked) descends by logit, ties by id, NaN last; what is in play and not ranked comes after it. Filters
  *    keep that order and at least one candidate.
  * CA2 Only the most likely are ranked, by steps, as far as a question asks: a draw seldom falls behind the first hundred.
+ *    A draw that does orders only the few candidates that it may mean: of those before them the mass is enough.
  * CA3 Answers are those that ranking everything and adding up the weights in that order gives, to the last bit. Over the
  *    ranked ones the sums are that very chain of additions. The sum of all weights is known within bounds that hold for
  *    any order; where an answer differs between the bounds, everything is ranked and the sum is taken in order.
@@ -35,12 +36,13 @@ typedef struct candidates {
     candidate *c, *other;  /* [n_vocab] each */
     candidate *spans;      /* [n_spans] {span, its largest}, descending */
     double *weight;        /* [n_vocab] e^(logit - largest), of c[0 .. n_ranked) */
+    int32_t *found;        /* [SPAN] those of a span that are ranked next */
     float *logit;          /* [n_vocab] by token, while a filter borrows the candidates' own */
     float least;           /* all of the row that reach it are ranked */
     int n, n_ranked, n_vocab, n_spans;
-    int n_open;            /* spans whose largest are ranked, in the order of spans */
+    int n_open; /* spans whose largest are ranked, in the order of spans */
     bool counted;
-    int *count;            /* logits by their distance below the largest, a bucket for each width, once it is asked */
+    int *count; /* a sample of logits by how far below the largest, a bucket for each width; once asked */
     float width;
 } candidates;
 

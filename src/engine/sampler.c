@@ -18,12 +18,12 @@ typedef struct view {
 struct sampler_scratch {
     const kernels *ks;
     int n_vocab, n_spans, max_history;
-    view row;             /* what was read */
-    float *row_span_max;  /* [n_spans] of it */
-    float *logits;        /* [n_vocab] with biases and penalties */
-    float *span_max;      /* [n_spans] of those; NaN = to be looked up */
-    int32_t *mark;        /* [n_vocab] zero between uses */
-    int32_t *run;         /* [max_history] DRY: lengths of repeated runs */
+    view row;            /* what was read */
+    float *row_span_max; /* [n_spans] of it */
+    float *logits;       /* [n_vocab] with biases and penalties */
+    float *span_max;     /* [n_spans] of those; NaN = to be looked up */
+    int32_t *mark;       /* [n_vocab] zero between uses */
+    int32_t *run;        /* [max_history] DRY: lengths of repeated runs */
     candidates cand;
 };
 

@@ -45,11 +45,11 @@ typedef struct logit_bias {
 } logit_bias;
 
 typedef struct sampler_params {
-    float temperature; /* 0 = greedy */
-    int top_k;         /* 0 = off */
-    float top_p;       /* 1 = off */
-    float min_p;       /* 0 = off */
-    float typical_p;   /* 1 = off */
+    float temperature;       /* 0 = greedy */
+    int top_k;               /* 0 = off */
+    float top_p;             /* 1 = off */
+    float min_p;             /* 0 = off */
+    float typical_p;         /* 1 = off */
     float repeat_penalty;    /* 1 = off */
     float presence_penalty;  /* 0 = off */
     float frequency_penalty; /* 0 = off */
@@ -57,15 +57,15 @@ typedef struct sampler_params {
     float dry_multiplier;    /* 0 = off */
     float dry_base;
     int dry_allowed_length;
-    int dry_last_n;          /* -1 = all */
+    int dry_last_n;              /* -1 = all */
     const int32_t *dry_breakers; /* tokens that a repeated run does not reach across; borrowed by sampler_new only */
     int n_dry_breakers;
-    float xtc_probability;   /* 0 = off */
-    float xtc_threshold;     /* above 0.5 = off */
-    const logit_bias *bias;  /* borrowed by sampler_new only */
+    float xtc_probability;  /* 0 = off */
+    float xtc_threshold;    /* above 0.5 = off */
+    const logit_bias *bias; /* borrowed by sampler_new only */
     int n_bias;
     uint64_t seed;
-    uint32_t choice;         /* which of several answers to one prompt */
+    uint32_t choice; /* which of several answers to one prompt */
 } sampler_params;
 
 /* Greedy is not the default: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, penalties off, penalty_last_n 64,

@@ -22,11 +22,11 @@ void product_fill_avx512(kernels *k);  /* product of the quantized types */
 void product_fill_neon(kernels *k);    /* quantize, product, product_exact */
 void product_fill_dotprod(kernels *k); /* product of the quantized types */
 
-/* rms_norm, add, scale, silu_mul, gelu_mul, softcap, rope, to_half, span_max, sum_exp */
+/* rms_norm, add, scale, silu_mul, gelu_mul, softcap, rope, to_half, span_max, sum_exp, sum_exp_f32, find_between */
 void vector_fill_scalar(kernels *k);
 void vector_fill_avx2(kernels *k);
-void vector_fill_avx512(kernels *k); /* rms_norm to softcap */
-void vector_fill_neon(kernels *k);
+void vector_fill_avx512(kernels *k); /* rms_norm to softcap, sum_exp_f32 */
+void vector_fill_neon(kernels *k); /* all but find_between */
 
 /* attend_f32, attend_f16, merge */
 void attend_fill_scalar(kernels *k);

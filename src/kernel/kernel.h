@@ -99,6 +99,10 @@ typedef struct kernels {
     bool (*span_max)(const float *x, int64_t n, float *largest);
     /* Sum of e^((x - top) * by), in double precision: within 1e-11 of it. x: numbers up to top, or -infinity; by > 0. */
     double (*sum_exp)(const float *x, int64_t n, float top, double by);
+    /* The same in single precision: within 5e-6 of it, for by up to 1000 and n up to 2^24. */
+    double (*sum_exp_f32)(const float *x, int64_t n, float top, float by);
+    /* Ascending i with least <= x[i] < below; returns how many. */
+    int (*find_between)(const float *x, int n, float least, float below, int32_t *i);
 
     /* One chunk of attention for a tile of query rows; see attention.h. By format of the cache. */
     void (*attend_f32)(const struct attend_args *a);

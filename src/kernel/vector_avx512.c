@@ -81,6 +81,26 @@ static void softcap(const float *x, float cap, int64_t n, float *out)
     for (int64_t i = 0; i < n; i += 16) store_at(out, i, n, softcap16(load_at(x, i, n), _mm512_set1_ps(cap)));
 }
 
+/* The rows of vector8.h's sums, two vectors in one. */
+static double sum_exp_f32(const float *x, int64_t n, float top, float by)
+{
+    const __m512 largest = _mm512_set1_ps(top), factor = _mm512_set1_ps(by), none = _mm512_set1_ps(-INFINITY);
+    __m512d s = _mm512_setzero_pd();
+    for (int64_t i = 0; i < n; i += 32) {
+        __m512 e[2];
+        for (int64_t a = 0; a < 2; a++) {
+            int64_t left = n - i - 16 * a;
+            __mmask16 in = left >= 16 ? 0xFFFF : first_lanes16(left > 0 ? (int)left : 0);
+            __m512 v = _mm512_mask_loadu_ps(none, in, x + i + 16 * a);
+            e[a] = exp16_falling(_mm512_mul_ps(_mm512_sub_ps(v, largest), factor));
+        }
+        __m512 t = _mm512_add_ps(e[0], e[1]);
+        __m256 halves = _mm256_add_ps(_mm512_castps512_ps256(t), _mm512_extractf32x8_ps(t, 1));
+        s = _mm512_add_pd(s, _mm512_cvtps_pd(halves));
+    }
+    return sum_d8((d8){_mm512_castpd512_pd256(s), _mm512_extractf64x4_pd(s, 1)});
+}
+
 void vector_fill_avx512(kernels *k)
 {
     k->rms_norm = rms_norm;
@@ -89,6 +109,7 @@ void vector_fill_avx512(kernels *k)
     k->silu_mul = silu_mul;
     k->gelu_mul = gelu_mul;
     k->softcap = softcap;
+    k->sum_exp_f32 = sum_exp_f32;
 }
 
 #endif

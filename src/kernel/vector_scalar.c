@@ -83,6 +83,19 @@ static double sum_exp(const float *x, int64_t n, float top, double by)
     return sum;
 }
 
+static double sum_exp_f32(const float *x, int64_t n, float top, float by)
+{
+    return sum_exp(x, n, top, by);
+}
+
+static int find_between(const float *x, int n, float least, float below, int32_t *out)
+{
+    int found = 0;
+    for (int i = 0; i < n; i++)
+        if (x[i] >= least && x[i] < below) out[found++] = i;
+    return found;
+}
+
 void vector_fill_scalar(kernels *k)
 {
     k->rms_norm = rms_norm;
@@ -95,4 +108,6 @@ void vector_fill_scalar(kernels *k)
     k->to_half = to_half;
     k->span_max = span_max;
     k->sum_exp = sum_exp;
+    k->sum_exp_f32 = sum_exp_f32;
+    k->find_between = find_between;
 }

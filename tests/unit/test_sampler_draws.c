@@ -257,8 +257,7 @@ static void many_draws(void **state)
         for (int i = 0; i < N; i++) tokens[i] = i;
         order_tokens(x, tokens, plain.other, N);
         sampler_read(w, x);
-        for (int64_t at = 0; at < 1500; at++)
-            assert_int_equal(sampler_pick(s, w, at), plain_pick(&p, tokens, N, at));
+        for (int64_t at = 0; at < 1500; at++) assert_int_equal(sampler_pick(s, w, at), plain_pick(&p, tokens, N, at));
     }
     sampler_free(s);
     sampler_scratch_free(w);
