@@ -26,6 +26,12 @@ def options_of(words):
     return set(re.findall(r"--[a-z][a-z0-9-]*", works(*words, "--help").stdout))
 
 
+def words_of_the_sources():
+    """Every word of C, and the names of the tests."""
+    sources = [p for folder in ("src", "include", "tests") for p in (ROOT / folder).rglob("*.[ch]")]
+    return set(re.findall(r"\w+", "".join(p.read_text() for p in sources))) | {p.stem for p in (ROOT / "tests").glob("*/test_*")}
+
+
 def test_shown_command_lines_parse():
     """Every line that begins with kvasir: the command is there and has the options."""
     known, n = {}, 0
@@ -56,14 +62,38 @@ def test_options_in_prose_exist():
 
 def test_tests_and_files_that_are_named_exist():
     text = "".join(TEXT.values())
-    tests = {p.stem for folder in ("unit", "e2e") for p in (ROOT / "tests" / folder).glob("test_*")}
-    tests |= {"test_x", "test_"}  # patterns of names
+    known = words_of_the_sources() | {"test_x", "test_"}  # patterns of names
     for word in set(re.findall(r"\btest_[a-z0-9_]*", text)):
-        assert word in tests, word
+        assert word in known, word
     paths = set(re.findall(r"\b(?:src|tests|tools|docs|bench|include|scripts)/[\w/]+\.(?:c|h|py|md|svg)\b", text))
     assert len(paths) > 10
     for path in paths:
         assert (ROOT / path.replace("cmd_NAME", "cmd_run").replace("test_x.py", "test_cli.py")).exists(), path
+
+
+def test_functions_that_are_named_exist():
+    """Names with an underscore between backquotes, and those of the drawing of a step, stand in the sources."""
+    words = words_of_the_sources()
+    named = {w for name in ("docs/ARCHITECTURE.md", "docs/KV_FORMATS.md", "CONTRIBUTING.md") for span in code(TEXT[name])
+             for w in re.findall(r"\b[a-z]+_\w*[a-z0-9]\b", span) if "test_x" not in span and "<" not in span}
+    drawing = re.search(r"with the functions that make it:\n\n(.*?)\n\n", TEXT["docs/ARCHITECTURE.md"], re.S)[1]
+    drawn = re.findall(r"^ *(\w+)(?:, (\w+))? ", drawing, re.M)
+    assert len(named) > 30 and len(drawn) > 12
+    for name in sorted(named | {w for pair in drawn for w in pair if w}):
+        assert name in words, name
+
+
+def row(title):
+    return re.search(rf"^\| {title} \| (.*) \|", TEXT["README.md"], re.M)[1]
+
+
+def test_what_runs_is_what_the_tables_hold():
+    types = re.findall(r'\[DTYPE_\w+\] = \{"(\w+)"', (ROOT / "src/kernel/dtype.c").read_text())
+    assert row("weights").split(";")[0].split(", ") == types
+    architectures = re.findall(r'^    \{"(\w+)", "', (ROOT / "src/model/arch.c").read_text(), re.M)
+    assert re.sub(r" \([^)]*\)|;.*", "", row("architectures")).split(", ") == architectures
+    shown = re.search(r"--kv FORMAT .*?\(([^;]*); default (\w+)\)", re.sub(r"\s+", " ", works("run", "--help").stdout))
+    assert row("cache formats").replace(" (the default)", "") == shown[1] and row("cache formats").startswith(f"{shown[2]} (the default)")
 
 
 def table(source, pattern):
