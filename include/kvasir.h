@@ -113,9 +113,9 @@ KVASIR_API int kvasir_engine_step(kvasir_engine *e, kvasir_status *st);
 
 typedef struct kvasir_cache_info {
     uint64_t bytes;        /* of the pools */
-    uint64_t blocks, free_blocks;
+    uint64_t blocks, free_blocks; /* of all pools: a block is block_tokens tokens of one group of layers */
     uint64_t cached_blocks; /* that no session holds, kept for their prefixes until somebody needs the room */
-    int block_tokens;
+    int block_tokens;       /* blocks that are neither free nor cached are in use */
 } kvasir_cache_info;
 KVASIR_API kvasir_cache_info kvasir_engine_cache_info(const kvasir_engine *e);
 /* Recounts every block and reference; 0, or KVASIR_FORMAT with what does not add up. */

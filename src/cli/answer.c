@@ -190,9 +190,12 @@ double answer_read_rate(const answer *a, const runtime *r)
 {
     int64_t steps = a->stats.generated_tokens - 1;
     if (steps < 1 || a->stats.decode_s <= 0) return 0;
-    int64_t middle = a->stats.prompt_tokens + steps / 2;
-    return (double)steps * ((double)r->m->step_bytes + bench_cache_read(r->e, (double)middle)) / a->stats.decode_s *
-           1e-9;
+    double bytes = (double)r->m->step_bytes * (double)steps;
+    for (int64_t i = 0; i < steps; i++) {
+        int64_t before = a->stats.prompt_tokens + i;
+        bytes += bench_cache_read(r->e, (double)(before < engine_context(r->e) ? before : engine_context(r->e)));
+    }
+    return bytes / a->stats.decode_s * 1e-9;
 }
 
 void answer_print_stats(const answer *a, const runtime *r)
@@ -207,7 +210,7 @@ void answer_print_stats(const answer *a, const runtime *r)
     if (steps > 0 && s->decode_s > 0) fprintf(stderr, ", %.1f tokens/s", (double)steps / s->decode_s);
     fprintf(stderr, " | first token %.3f s | context %lld / %d | cache %s", s->first_token_s,
             (long long)s->context_used, engine_context(r->e),
-            bytes_text(cache, answer_cache_bytes(r, s->context_used)));
+            bytes_text(cache, answer_cache_bytes(r, s->stored_tokens)));
     double rate = answer_read_rate(a, r);
     if (rate > 0) fprintf(stderr, " | %.1f GB/s", rate);
     fprintf(stderr, " | %s\n", finish_name(a->finish));

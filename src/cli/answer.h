@@ -198,9 +198,10 @@ void answer_deinit(answer *a);
 /* The closing line on stderr: speeds, time to first token, context, cache bytes, GB/s. */
 void answer_print_stats(const answer *a, const runtime *r);
 
-/* Bytes of the cache that a sequence of n tokens takes. */
+/* Bytes of the blocks that n stored tokens of a sequence take. */
 uint64_t answer_cache_bytes(const runtime *r, int64_t n_tokens);
-/* GB/s of weights and cache that the answer's decode steps read. */
+/* GB/s of weights and cache that the answer's decode steps read; what a full context makes them compute anew is left
+ * out. */
 double answer_read_rate(const answer *a, const runtime *r);
 
 #endif

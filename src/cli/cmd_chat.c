@@ -75,8 +75,8 @@ static void print_stats(const chat *c)
         const kv_group *group = kv_cache_group(cache, g);
         char window[32] = "all tokens";
         if (group->layout.window) snprintf(window, sizeof window, "a window of %d", group->layout.window);
-        fprintf(stderr, "cache group %d: %d layers over %s, %u of %u blocks in use\n", g, group->n_layers, window,
-                n.in_use, n.total);
+        fprintf(stderr, "cache group %d: %d layers over %s, %u of %u blocks cached\n", g, group->n_layers, window,
+                n.cached, n.total);
     }
     fprintf(stderr, "%zu messages, %lld tokens answered\n", c->conversation.n, (long long)c->answered);
     if (c->last.stats.prompt_tokens) answer_print_stats(&c->last, &c->r);

@@ -60,7 +60,7 @@ static int print_json(const answer *n, const runtime *r, status *st)
                   "\"read_gb_s\": %.2f}\n",
                   finish_name(n->finish), (long long)s->prompt_tokens, (long long)s->generated_tokens, s->prefill_s,
                   s->decode_s, s->first_token_s, (long long)s->context_used, engine_context(r->e),
-                  (unsigned long long)answer_cache_bytes(r, s->context_used), answer_read_rate(n, r));
+                  (unsigned long long)answer_cache_bytes(r, s->stored_tokens), answer_read_rate(n, r));
     int rc = strbuf_check(&b, st);
     if (rc == ST_OK) fwrite(b.data, 1, b.n_bytes, stdout);
     strbuf_deinit(&b);

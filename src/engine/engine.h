@@ -130,10 +130,14 @@ typedef struct generate_params {
 typedef struct session_stats {
     /* reused: of the prompt, found in the cache when the session was first admitted */
     int64_t prompt_tokens, reused_tokens, generated_tokens, context_used;
+    /* Of context_used, those whose K and V are in the session's sequence, or were when the answer ended: without the last
+     * one drawn, which nobody has computed. */
+    int64_t stored_tokens;
     int64_t pinned_tokens; /* of the prompt, when the answer is over: 0 without pin_s, or where no pin could be made */
     /* start -> admitted -> first token -> last token; first_token: from the start */
     double queue_s, prefill_s, decode_s, first_token_s;
     int preemptions;
+    bool admitted; /* ever */
 } session_stats;
 
 typedef struct session session;
@@ -184,7 +188,9 @@ int64_t engine_expire_pins(engine *e);
 typedef struct engine_stats {
     int running, waiting;                /* sessions, now */
     int pins;                            /* now */
-    uint64_t steps, prompt_tokens, reused_tokens, generated_tokens, computed_rows; /* ever */
+    /* Ever. Of prompts: when a session is first admitted, each fork like any other; looked_up: without those whose
+     * logprobs need all of them computed. computed_rows: all, again after a preemption too. */
+    uint64_t steps, prompt_tokens, looked_up_tokens, reused_tokens, generated_tokens, computed_rows;
     uint64_t preemptions, finished;
     uint64_t pins_dropped;               /* before their time, to make room */
     int chunk;                           /* rows that a step's prompts may take now (itl_target_s) */

@@ -249,10 +249,12 @@ void session_admitted(session *s, int64_t found)
     engine_stats *stats = &s->e->stats;
     if (s->admitted_ns) return;
     s->admitted_ns = s->e->clock();
+    s->stats.admitted = true;
     s->stats.queue_s = (double)(s->admitted_ns - s->start_ns) * 1e-9;
     s->stats.reused_tokens = found < s->n_prompt ? found : s->n_prompt;
     s->pending_at_start = s->n_prompt - s->stats.reused_tokens;
     stats->prompt_tokens += (uint64_t)s->n_prompt;
+    if (kv_cache_tree(s->e->cache) && !s->params.prompt_logprobs) stats->looked_up_tokens += (uint64_t)s->n_prompt;
     stats->reused_tokens += (uint64_t)s->stats.reused_tokens;
 }
 
@@ -298,6 +300,7 @@ void session_end(session *s)
     s->begun = false;
     s->leader = s->forked_from = NULL;
     drop_followers(s);
+    s->stats.stored_tokens = s->running && s->finish != FINISH_ERROR ? kv_seq_len(s->seq) : 0;
     leave_batch(s);
     e->stats.finished++;
     if (s->params.pin_s > 0 && s->finish != FINISH_ERROR) {
@@ -337,6 +340,7 @@ session_stats session_get_stats(const session *s)
 {
     session_stats stats = s->stats;
     stats.context_used = s->n_ids < s->e->context ? s->n_ids : s->e->context;
+    if (s->running) stats.stored_tokens = kv_seq_len(s->seq);
     return stats;
 }
 

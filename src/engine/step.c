@@ -137,7 +137,7 @@ int engine_step(engine *e, status *st)
         rc = run_batch(e, &io, st);
         if (!rc) pace_learn(&e->pace, e->n_decoding, e->n_rows - e->n_decoding, (double)(e->clock() - start) * 1e-9);
         e->stats.steps++;
-        e->stats.computed_rows += (uint64_t)e->n_rows;
+        if (!rc) e->stats.computed_rows += (uint64_t)e->n_rows;
     }
     for (int i = 0; i < n; i++) {
         if (rc) session_fail(e->owners[i], st);

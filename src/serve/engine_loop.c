@@ -358,13 +358,19 @@ static void collect(engine_loop *l)
     }
 }
 
-static void publish(engine_loop *l, const engine_stats *s)
+static metrics_gauges read_gauges(const engine *e, const engine_stats *s)
 {
     metrics_gauges g = {.engine = *s};
-    const kv_cache *c = engine_cache(l->e);
+    const kv_cache *c = engine_cache(e);
     g.n_groups = kv_cache_n_groups(c);
     for (int i = 0; i < g.n_groups; i++) g.blocks[i] = pool_count(kv_cache_pool(c, i));
     if (kv_cache_tree(c)) g.tree = kv_tree_count(kv_cache_tree(c));
+    return g;
+}
+
+static void publish(engine_loop *l, const engine_stats *s)
+{
+    metrics_gauges g = read_gauges(l->e, s);
     metrics_publish(l->figures, &g);
     pthread_mutex_lock(&l->report_lock);
     kv_report_take(&l->report, l->running);
@@ -398,7 +404,7 @@ static void audit(engine_loop *l)
     }
 }
 
-/* A line every ten seconds of work. */
+/* A line every ten seconds of work: what the loop waited while idle is left out (engine_loop_run). */
 static void write_log(engine_loop *l, const engine_stats *now)
 {
     int64_t t = clock_ns();
@@ -410,18 +416,13 @@ static void write_log(engine_loop *l, const engine_stats *now)
     double s = (double)(t - l->logged_ns) * 1e-9;
     const engine_stats *before = &l->logged;
     uint64_t prompt = now->prompt_tokens - before->prompt_tokens, reused = now->reused_tokens - before->reused_tokens;
-    uint64_t used = 0, total = 0;
-    for (int i = 0; i < kv_cache_n_groups(engine_cache(l->e)); i++) {
-        pool_counts n = pool_count(kv_cache_pool(engine_cache(l->e), i));
-        used += n.in_use;
-        total += n.total;
-    }
+    metrics_gauges g = read_gauges(l->e, now);
     log_line(l->log, LOG_LEVEL_INFO,
              "%d running, %d waiting; %.0f prompt tokens/s (%.0f%% from the cache), %.1f answered; %.0f%% of the "
              "cache in use",
              now->running, now->waiting, (double)prompt / s, prompt ? 100.0 * (double)reused / (double)prompt : 0.0,
              (double)(now->generated_tokens - before->generated_tokens) / s,
-             total ? 100.0 * (double)used / (double)total : 0.0);
+             100.0 * metrics_kv_usage(&g));
     l->logged_ns = t;
     l->logged = *now;
 }
@@ -431,17 +432,22 @@ void engine_loop_run(engine_loop *l)
     job *incoming;
     engine_stats now = engine_get_stats(l->e);
     publish(l, &now);
-    while (wait_for_work(l, &incoming)) {
+    for (;;) {
+        int64_t waits_ns = clock_ns();
+        if (!wait_for_work(l, &incoming)) break;
+        if (l->logged_ns) l->logged_ns += clock_ns() - waits_ns;
         engine_expire_pins(l->e);
         start_jobs(l, incoming);
         cancel_jobs(l);
         status st = STATUS_INIT;
         int64_t began = clock_ns();
+        uint64_t steps = now.steps;
         bool stepped = engine_n_active(l->e) > 0;
         if (stepped && engine_step(l->e, &st)) log_line(l->log, LOG_LEVEL_ERROR, "a step failed: %s", st.text);
-        if (stepped) metrics_observe(l->figures, HISTOGRAM_STEP, (double)(clock_ns() - began) * 1e-9);
+        int64_t ended = clock_ns();
         collect(l);
         now = engine_get_stats(l->e);
+        if (now.steps > steps) metrics_observe(l->figures, HISTOGRAM_STEP, (double)(ended - began) * 1e-9);
         publish(l, &now);
         audit(l);
         wake_dirty(l);

@@ -47,11 +47,11 @@ static void sequence_json(strbuf *out, const kv_sequence_report *q, bool first)
     const session_stats *s = &q->stats;
     strbuf_printf(out,
                   "%s{\"request\":\"%s\",\"prompt\":%zu,\"choice\":%u,\"state\":\"%s\",\"prompt_tokens\":%lld,"
-                  "\"cached_tokens\":%lld,\"generated_tokens\":%lld,\"context_used\":%lld,\"preemptions\":%d,"
+                  "\"cached_tokens\":%lld,\"generated_tokens\":%lld,\"context_used\":%lld,\"stored_tokens\":%lld,\"preemptions\":%d,"
                   "\"priority\":%d}",
                   first ? "" : ",", q->request, q->prompt, q->choice, q->running ? "running" : "waiting",
                   (long long)s->prompt_tokens, (long long)s->reused_tokens, (long long)s->generated_tokens,
-                  (long long)s->context_used, s->preemptions, q->priority);
+                  (long long)s->context_used, (long long)s->stored_tokens, s->preemptions, q->priority);
 }
 
 int kv_report_init(kv_report *r, const engine *e, int max_sequences, status *st)

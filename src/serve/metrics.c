@@ -52,7 +52,7 @@ void metrics_finish(metrics *m, finish_reason reason, const session_stats *s, do
     metrics_values *v = &m->values;
     v->finished[reason]++;
     observe(v, HISTOGRAM_E2E, seconds);
-    observe(v, HISTOGRAM_QUEUE, s->queue_s);
+    if (s->admitted) observe(v, HISTOGRAM_QUEUE, s->queue_s);
     observe(v, HISTOGRAM_GENERATED_TOKENS, (double)s->generated_tokens);
     if (s->generated_tokens) {
         observe(v, HISTOGRAM_PREFILL, s->prefill_s);
@@ -79,6 +79,17 @@ void metrics_publish(metrics *m, const metrics_gauges *g)
     pthread_mutex_lock(&m->lock);
     m->values.gauges = *g;
     pthread_mutex_unlock(&m->lock);
+}
+
+double metrics_kv_usage(const metrics_gauges *g)
+{
+    double most = 0;
+    for (int i = 0; i < g->n_groups; i++) {
+        const pool_counts *c = &g->blocks[i];
+        double used = c->total ? (double)(c->in_use + c->in_flight) / (double)c->total : 0;
+        if (used > most) most = used;
+    }
+    return most;
 }
 
 double metrics_mean(metrics *m, histogram_id id)

@@ -69,6 +69,8 @@ void metrics_observe(metrics *m, histogram_id id, double value);
 void metrics_finish(metrics *m, finish_reason reason, const session_stats *s, double seconds, bool first);
 void metrics_response(metrics *m, int code);
 void metrics_publish(metrics *m, const metrics_gauges *g);
+/* The share of its blocks that running answers and pins hold, in the fullest group: 0 to 1. */
+double metrics_kv_usage(const metrics_gauges *g);
 /* Mean of a histogram so far; 0 when it is empty. */
 double metrics_mean(metrics *m, histogram_id id);
 void metrics_read(metrics *m, metrics_values *out);

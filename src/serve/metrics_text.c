@@ -42,21 +42,21 @@ static void one(const page *p, const char *type, const family *f, double value)
 
 static const family histograms[HISTOGRAM_COUNT] = {
     [HISTOGRAM_TTFT] = {"kvasir_time_to_first_token_seconds", "vllm:time_to_first_token_seconds",
-                        "From a request's arrival to its first token."},
+                        "From a request's arrival to the first token, of each choice."},
     [HISTOGRAM_ITL] = {"kvasir_inter_token_latency_seconds", "vllm:inter_token_latency_seconds",
                        "From one token of an answer to the next."},
     [HISTOGRAM_E2E] = {"kvasir_request_duration_seconds", "vllm:e2e_request_latency_seconds",
-                       "From a request's arrival to the end of its answer."},
+                       "From a request's arrival to the end of an answer, of each choice."},
     [HISTOGRAM_QUEUE] = {"kvasir_request_queue_seconds", "vllm:request_queue_time_seconds",
-                         "Time until an answer was admitted to the batch."},
+                         "Time until an answer was first admitted to the batch."},
     [HISTOGRAM_PREFILL] = {"kvasir_request_prefill_seconds", "vllm:request_prefill_time_seconds",
                            "From admission to the first token."},
     [HISTOGRAM_DECODE] = {"kvasir_request_decode_seconds", "vllm:request_decode_time_seconds",
                           "From the first token to the last."},
-    [HISTOGRAM_STEP] = {"kvasir_step_seconds", NULL, "One step of the engine."},
-    [HISTOGRAM_PROMPT_TOKENS] = {"kvasir_request_prompt_tokens", "vllm:request_prompt_tokens", "Tokens of a prompt."},
+    [HISTOGRAM_STEP] = {"kvasir_step_seconds", NULL, "One step of the engine that computes."},
+    [HISTOGRAM_PROMPT_TOKENS] = {"kvasir_request_prompt_tokens", "vllm:request_prompt_tokens", "Tokens of a prompt, once for all its choices."},
     [HISTOGRAM_GENERATED_TOKENS] = {"kvasir_request_generated_tokens", "vllm:request_generation_tokens",
-                                    "Tokens of an answer."},
+                                    "Tokens of an answer, an end token included, of each choice."},
 };
 
 static void histogram_text(const page *p, const histogram *h, histogram_id id)
@@ -83,31 +83,61 @@ static void counters(const page *p, const engine_stats *e)
         family f;
         uint64_t value;
     } all[] = {
-        {{"kvasir_prompt_tokens_total", "vllm:prompt_tokens_total", "Tokens of prompts."}, e->prompt_tokens},
+        {{"kvasir_prompt_tokens_total", "vllm:prompt_tokens_total",
+          "Tokens of prompts, for each choice once, when it enters the batch."},
+         e->prompt_tokens},
+        {{"kvasir_looked_up_tokens_total", "vllm:prefix_cache_queries_total",
+          "Those of them that were looked up in the cache: not with the logprobs of a prompt."},
+         e->looked_up_tokens},
         {{"kvasir_cached_tokens_total", "vllm:prefix_cache_hits_total",
-          "Tokens of prompts that the cache held and that were not computed again."},
+          "Tokens of prompts that a choice found computed when it entered the batch."},
          e->reused_tokens},
-        {{"kvasir_generated_tokens_total", "vllm:generation_tokens_total", "Tokens of answers."}, e->generated_tokens},
-        {{"kvasir_computed_rows_total", NULL, "Tokens that went through the model."}, e->computed_rows},
-        {{"kvasir_steps_total", NULL, "Steps of the engine."}, e->steps},
-        {{"kvasir_preemptions_total", "vllm:num_preemptions_total", "Answers that had to give their blocks back."},
+        {{"kvasir_generated_tokens_total", "vllm:generation_tokens_total", "Tokens of answers, end tokens included."}, e->generated_tokens},
+        {{"kvasir_computed_rows_total", NULL, "Tokens that went through the model, again after a preemption too."}, e->computed_rows},
+        {{"kvasir_steps_total", NULL, "Steps of the engine that compute."}, e->steps},
+        {{"kvasir_preemptions_total", "vllm:num_preemptions_total", "Times that an answer had to give its blocks back."},
          e->preemptions},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) one(p, "counter", &all[i].f, (double)all[i].value);
-    /* There each prompt token asks the cache once. */
-    if (p->vllm)
-        one(p, "counter", &(family){"vllm:prefix_cache_queries_total", NULL, "Tokens of prompts that were looked up."},
-            (double)e->prompt_tokens);
+}
+
+/* vLLM's words for how an answer ended. */
+static const char *vllm_reason(finish_reason r)
+{
+    switch (r) {
+    case FINISH_EOS:
+    case FINISH_STOP: return "stop";
+    case FINISH_LENGTH:
+    case FINISH_CONTEXT: return "length";
+    case FINISH_ERROR: return "error";
+    default: return "abort";
+    }
+}
+
+static void vllm_finishes(const page *p, const family *f, const metrics_values *v)
+{
+    static const char *const reasons[] = {"stop", "length", "abort", "error"};
+    char text[64];
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
+        uint64_t n = 0;
+        for (int r = FINISH_NONE + 1; r < METRICS_FINISHES; r++)
+            if (strcmp(vllm_reason((finish_reason)r), reasons[i]) == 0) n += v->finished[r];
+        snprintf(text, sizeof text, "finished_reason=\"%s\"", reasons[i]);
+        sample(p, f, "", text, (double)n);
+    }
 }
 
 static void finishes(const page *p, const metrics_values *v)
 {
-    const family f = {"kvasir_requests_total", "vllm:request_success_total", "Answers that are over, by reason."};
-    const char *label = p->vllm ? "finished_reason" : "finish_reason";
+    const family f = {"kvasir_requests_total", "vllm:request_success_total", "Answers that are over, each choice, by reason."};
     char text[64];
     head(p, &f, "counter");
+    if (p->vllm) {
+        vllm_finishes(p, &f, v);
+        return;
+    }
     for (int r = FINISH_NONE + 1; r < METRICS_FINISHES; r++) {
-        snprintf(text, sizeof text, "%s=\"%s\"", label, finish_name((finish_reason)r));
+        snprintf(text, sizeof text, "finish_reason=\"%s\"", finish_name((finish_reason)r));
         sample(p, &f, "", text, (double)v->finished[r]);
     }
 }
@@ -126,10 +156,9 @@ static void responses(const page *p, const metrics_values *v)
 /* Blocks by state and group, and how full the fullest group is. */
 static void blocks(const page *p, const metrics_gauges *g)
 {
-    const family f = {"kvasir_kv_blocks", NULL, "Blocks of the cache by group and state."};
+    const family f = {"kvasir_kv_blocks", NULL, "Blocks of the cache by group of layers and state; in_use: by running answers and pins."};
     const family usage = {"kvasir_kv_usage_ratio", "vllm:kv_cache_usage_perc",
-                          "Share of the cache's blocks that running answers hold, 0 to 1, in the fullest group."};
-    double most = 0;
+                          "Share of the cache's blocks that running answers and pins hold, 0 to 1, in the fullest group."};
     char label[64];
     head(p, &f, "gauge");
     for (int i = 0; i < g->n_groups; i++) {
@@ -142,16 +171,14 @@ static void blocks(const page *p, const metrics_gauges *g)
             snprintf(label, sizeof label, "group=\"%d\",state=\"%s\"", i, states[k].state);
             sample(p, &f, "", label, (double)states[k].n);
         }
-        double used = c->total ? (double)(c->in_use + c->in_flight) / (double)c->total : 0;
-        if (used > most) most = used;
     }
-    one(p, "gauge", &usage, most);
+    one(p, "gauge", &usage, metrics_kv_usage(g));
 }
 
 static void tree(const page *p, const kv_tree_counts *c)
 {
     one(p, "gauge", &(family){"kvasir_tree_nodes", NULL, "Nodes of the radix tree."}, (double)c->nodes);
-    one(p, "gauge", &(family){"kvasir_tree_blocks", NULL, "Blocks that the radix tree holds, tails included."},
+    one(p, "gauge", &(family){"kvasir_tree_blocks", NULL, "Blocks of tokens that the radix tree holds in all groups of layers, tails included."},
         (double)c->blocks);
     one(p, "gauge", &(family){"kvasir_tree_tails", NULL, "Partly filled blocks that the radix tree holds."},
         (double)c->tails);

@@ -68,7 +68,7 @@ def test_input_that_can_not_be_read_or_has_odd_bytes(tmp_path):
 
 def test_system_stats_and_help():
     done = chat("/system You are a cat.", "Hi", "/stats", "/help", "/quit", "never read")
-    assert "blocks in use" in done.stderr and "/reset" in done.stderr
+    assert "blocks cached" in done.stderr and "/reset" in done.stderr
     assert "3 messages" in done.stderr and done.stderr.count("prompt ") == 2
 
 
@@ -149,7 +149,7 @@ def test_on_a_terminal(tmp_path):
     t.wait_for(r"\| cancelled")
     t.wait_for("> ")
     t.type("/stats\r")
-    t.wait_for("blocks in use")
+    t.wait_for("blocks cached")
     t.wait_for("> ")
     assert t.end() == 0
     kept = tmp_path / "state/kvasir"
