@@ -107,6 +107,7 @@ typedef struct session_callbacks {
 typedef struct generate_params {
     sampler_params sampling;
     int64_t max_tokens; /* of the answer; -1 = until the context is full */
+    int64_t min_tokens; /* so many end no answer: no end or stop token is drawn, and no stop string ends, among them */
     const char *const *stop;
     int n_stop;
     const int32_t *stop_tokens;

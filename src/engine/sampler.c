@@ -84,6 +84,10 @@ int sampler_check(const sampler_params *p, int n_vocab, status *st)
         if (isnan(p->bias[i].bias))
             return status_set(st, ST_ARG, (uint64_t)i, "logit bias for token %d is not a number", p->bias[i].token);
     }
+    for (int i = 0; i < p->n_barred; i++)
+        if (p->barred[i] < 0 || p->barred[i] >= n_vocab)
+            return status_set(st, ST_ARG, (uint64_t)i, "the barred token %d is not in the vocabulary of %d",
+                              p->barred[i], n_vocab);
     return ST_OK;
 }
 
@@ -143,7 +147,8 @@ int sampler_new(sampler **out, const sampler_params *p, int n_vocab, int max_his
     s->history = mem_array((size_t)s->max_history, 2 * sizeof *s->history);
     s->p.bias = copy(p->bias, (size_t)p->n_bias, sizeof *p->bias);
     s->p.dry_breakers = copy(p->dry_breakers, (size_t)p->n_dry_breakers, sizeof *p->dry_breakers);
-    if (s->history && s->p.bias && s->p.dry_breakers) {
+    s->p.barred = copy(p->barred, (size_t)p->n_barred, sizeof *p->barred);
+    if (s->history && s->p.bias && s->p.dry_breakers && s->p.barred) {
         *out = s;
         return ST_OK;
     }
@@ -170,6 +175,7 @@ void sampler_free(sampler *s)
     mem_free(s->history);
     mem_free((void *)(uintptr_t)s->p.bias);
     mem_free((void *)(uintptr_t)s->p.dry_breakers);
+    mem_free((void *)(uintptr_t)s->p.barred);
     mem_free(s);
 }
 
@@ -288,15 +294,17 @@ static bool look_up_spans(sampler_scratch *w)
 }
 
 /* The row with biases and penalties. */
-static view altered(const sampler *s, sampler_scratch *w)
+static view altered(const sampler *s, sampler_scratch *w, int64_t position)
 {
     const sampler_params *p = &s->p;
-    if (p->n_bias == 0 && s->max_history == 0) return w->row;
+    int n_barred = position < p->barred_before ? p->n_barred : 0;
+    if (p->n_bias == 0 && s->max_history == 0 && n_barred == 0) return w->row;
     memcpy(w->logits, w->row.logits, (size_t)w->n_vocab * sizeof *w->logits);
     if (w->row.span_max) memcpy(w->span_max, w->row.span_max, (size_t)w->n_spans * sizeof *w->span_max);
     for (int i = 0; i < p->n_bias; i++) *changing(w, p->bias[i].token) += p->bias[i].bias;
     penalize(s, w);
     penalize_runs(s, w);
+    for (int i = 0; i < n_barred; i++) *changing(w, p->barred[i]) = -INFINITY;
     return (view){w->logits, w->row.span_max && look_up_spans(w) ? w->span_max : NULL};
 }
 
@@ -326,7 +334,7 @@ int32_t sampler_pick(const sampler *s, sampler_scratch *w, int64_t position)
 {
     const sampler_params *p = &s->p;
     assert(s->n_vocab == w->n_vocab && s->max_history <= w->max_history);
-    view v = altered(s, w);
+    view v = altered(s, w, position);
     if (p->temperature == 0) return largest(w, v);
     candidates *c = &w->cand;
     candidates_take(c, v.logits, v.span_max, p->top_k < w->n_vocab ? p->top_k : 0);

@@ -10,7 +10,7 @@
  * The order, each step on what the one before left:
  *      1 logit bias            added to the logits
  *      2 repetition, presence, frequency penalties     over the last penalty_last_n tokens (arXiv 1909.05858; OpenAI)
- *      3 DRY                   penalty on continuing a repeated run
+ *      3 DRY                   penalty on continuing a repeated run; barred tokens are out
  *        temperature 0: the largest logit now, ties to the lowest id; nothing below applies
  *      4 top-k                 the k largest
  *      5 typical               locally typical (arXiv 2202.00666)
@@ -64,6 +64,9 @@ typedef struct sampler_params {
     float xtc_threshold;    /* above 0.5 = off */
     const logit_bias *bias; /* borrowed by sampler_new only */
     int n_bias;
+    const int32_t *barred; /* tokens that are never drawn for a position below barred_before; borrowed by sampler_new only */
+    int n_barred;
+    int64_t barred_before;
     uint64_t seed;
     uint32_t choice; /* which of several answers to one prompt */
 } sampler_params;

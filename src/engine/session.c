@@ -101,7 +101,26 @@ static void session_stop(session *s)
     s->finish = FINISH_CANCELLED;
 }
 
-static int copy_params(session *s, const generate_params *p, const session_callbacks *cb, status *st)
+/* For min_tokens: what would end the answer is barred until it has so many. */
+static int new_barring_sampler(session *s, size_t n_prompt, status *st)
+{
+    const tokenizer *t = s->e->model->tok;
+    int n_vocab = s->e->model->params.n_vocab, n = 0;
+    sampler_params p = s->params.sampling;
+    int32_t *barred = mem_array((size_t)n_vocab + (size_t)s->params.n_stop_tokens, sizeof *barred);
+    if (!barred) return status_nomem(st, (uint64_t)n_vocab * sizeof *barred);
+    for (int32_t id = 0; id < n_vocab; id++)
+        if (tokenizer_is_end(t, id)) barred[n++] = id;
+    for (int i = 0; i < s->params.n_stop_tokens; i++) barred[n++] = s->stop_tokens[i];
+    p.barred = barred;
+    p.n_barred = n;
+    p.barred_before = (int64_t)n_prompt + s->params.min_tokens;
+    sampler_new(&s->sampler, &p, n_vocab, s->e->context, st);
+    mem_free(barred);
+    return st->code;
+}
+
+static int copy_params(session *s, const generate_params *p, size_t n_prompt, const session_callbacks *cb, status *st)
 {
     drop_answer(s);
     s->params = *p;
@@ -109,6 +128,9 @@ static int copy_params(session *s, const generate_params *p, const session_callb
     if (p->n_logprobs > MAX_LOGPROBS)
         return status_set(st, ST_ARG, STATUS_NO_POS, "%d logprobs asked for; at most %d are possible", p->n_logprobs,
                           MAX_LOGPROBS);
+    if (p->min_tokens < 0 || (p->max_tokens >= 0 && p->min_tokens > p->max_tokens))
+        return status_set(st, ST_ARG, STATUS_NO_POS, "at least %lld and at most %lld tokens of an answer can't be",
+                          (long long)p->min_tokens, (long long)p->max_tokens);
     if (!(p->deadline_s >= 0 && p->deadline_s <= MAX_SECONDS) || !(p->pin_s >= 0 && p->pin_s <= MAX_SECONDS))
         return status_set(st, ST_ARG, STATUS_NO_POS,
                           "a deadline of %g s and a pin of %g s; 0 (none) to %d s are possible", p->deadline_s,
@@ -117,7 +139,8 @@ static int copy_params(session *s, const generate_params *p, const session_callb
     s->stop_tokens = mem_array((size_t)p->n_stop_tokens, sizeof *s->stop_tokens);
     if (!s->stop_tokens) return status_nomem(st, 0);
     if (p->n_stop_tokens) memcpy(s->stop_tokens, p->stop_tokens, (size_t)p->n_stop_tokens * sizeof *s->stop_tokens);
-    return sampler_new(&s->sampler, &p->sampling, s->e->model->params.n_vocab, s->e->context, st);
+    return p->min_tokens ? new_barring_sampler(s, n_prompt, st)
+                         : sampler_new(&s->sampler, &p->sampling, s->e->model->params.n_vocab, s->e->context, st);
 }
 
 int context_check(int context, size_t n_prompt, int64_t n_answer, status *st)
@@ -205,7 +228,7 @@ int session_start(session *s, const int32_t *ids, size_t n, const generate_param
                   status *st)
 {
     session_stop(s);
-    if (check_prompt(s, ids, n, p, st) || copy_params(s, p, cb, st) || copy_ids(s, ids, n, st)) return st->code;
+    if (check_prompt(s, ids, n, p, st) || copy_params(s, p, n, cb, st) || copy_ids(s, ids, n, st)) return st->code;
     begin(s);
     return ST_OK;
 }
@@ -222,7 +245,7 @@ int session_fork(session *s, session *leader, uint32_t choice, const session_cal
     p.sampling = sampler_get_params(leader->sampler);
     p.sampling.choice = choice;
     p.prompt_logprobs = false;
-    if (copy_params(s, &p, cb, st) || copy_ids(s, leader->prompt, (size_t)leader->n_prompt, st)) return st->code;
+    if (copy_params(s, &p, (size_t)leader->n_prompt, cb, st) || copy_ids(s, leader->prompt, (size_t)leader->n_prompt, st)) return st->code;
     begin(s);
     if (session_active(leader) && leader->stats.generated_tokens == 0) s->leader = leader;
     return ST_OK;
@@ -399,6 +422,7 @@ static void make_text(session *s, int32_t id, bool has_text)
         detokenizer_push(&s->detok, t, id, s->params.show_special, &s->text, &st))
         session_fail(s, &st);
     if (s->finish != FINISH_NONE && detokenizer_flush(&s->detok, &s->text, &st)) session_fail(s, &st);
+    s->stops.barred = s->stats.generated_tokens <= s->params.min_tokens && s->params.min_tokens > 0;
     bool stopped = stop_push(&s->stops, strbuf_cstr(&s->text), s->text.n_bytes, &s->shown);
     if (!stopped && s->finish != FINISH_NONE) stopped = stop_flush(&s->stops, &s->shown);
     if (stopped && s->finish != FINISH_ERROR) s->finish = FINISH_STOP;

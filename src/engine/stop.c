@@ -35,12 +35,12 @@ void stop_deinit(stop_set *s)
     strbuf_deinit(&s->held);
 }
 
-/* The longest string that stands complete at `at`; -1. */
-static int complete_at(const stop_set *s, const char *at, size_t n)
+/* The longest string that stands complete at `at`, and ends behind the first n_barred of the n bytes there; -1. */
+static int complete_at(const stop_set *s, const char *at, size_t n, size_t n_barred)
 {
     int best = -1;
     for (int i = 0; i < s->n; i++)
-        if (s->lengths[i] <= n && memcmp(at, s->strings[i], s->lengths[i]) == 0 &&
+        if (s->lengths[i] <= n && s->lengths[i] > n_barred && memcmp(at, s->strings[i], s->lengths[i]) == 0 &&
             (best < 0 || s->lengths[i] > s->lengths[best]))
             best = i;
     return best;
@@ -59,9 +59,10 @@ static bool show(stop_set *s, bool more, strbuf *out)
 {
     const char *text = strbuf_cstr(&s->held);
     size_t at = 0;
+    if (s->barred) s->n_barred = s->held.n_bytes;
     for (; at < s->held.n_bytes; at++) {
         size_t left = s->held.n_bytes - at;
-        s->hit = complete_at(s, text + at, left);
+        s->hit = complete_at(s, text + at, left, s->n_barred > at ? s->n_barred - at : 0);
         if (s->hit >= 0 || (more && may_start_at(s, text + at, left))) break;
     }
     strbuf_add(out, text, at);
@@ -70,6 +71,7 @@ static bool show(stop_set *s, bool more, strbuf *out)
     if (left) memmove(s->held.data, s->held.data + at, left);
     if (s->held.data) s->held.data[left] = 0;
     s->held.n_bytes = left;
+    s->n_barred = s->n_barred > at ? s->n_barred - at : 0;
     return false;
 }
 

@@ -3,6 +3,7 @@
  * Owns: the strings, and the bytes that may yet turn out to be the start of one.
  *
  *      push "ab", stop "bcd":   "a" can be shown, "b" is held      push "cd" -> stopped, "bcd" never shown
+ *      barred:                  a string that ends now is text like any other; one that ends later may have begun
  *
  * Threads: one at a time.
  */
@@ -24,6 +25,8 @@ typedef struct stop_set {
     int n;
     int hit; /* which string ended the stream; -1 */
     strbuf held;
+    bool barred;     /* for the next push or flush, set by the caller: no string may end in it */
+    size_t n_barred; /* of held, from its start: the bytes that no string may end in */
 } stop_set;
 
 /* Strings are copied; empty ones, too many or too long ones are ST_ARG. */

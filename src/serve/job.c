@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "serve/chat_prompt.h"
 
 job *job_new(void (*resume)(void *connection))
@@ -149,9 +150,12 @@ static int check_fit(const job_prompt *p, request *r, const served_model *m, api
                              "the prompt is empty: none of its %zu bytes has a token in this model's vocabulary",
                              p->ids.n_dropped);
     status st = STATUS_INIT;
-    if (context_check(m->context, n, r->max_tokens < 0 ? 1 : r->max_tokens, &st) == ST_OK) return 0;
+    bool open_end = r->max_tokens < 0;
+    int64_t n_answer = open_end ? max_i64(1, r->params.min_tokens) : r->max_tokens;
+    if (context_check(m->context, n, n_answer, &st) == ST_OK) return 0;
     if (st.code == ST_ARG) return api_error_set(e, 400, "invalid_value", field_name, "%s", st.text);
-    if (n < (size_t)m->context) field_name = request_name_given(r, offsetof(request, max_tokens));
+    if (n < (size_t)m->context)
+        field_name = open_end ? "min_tokens" : request_name_given(r, offsetof(request, max_tokens));
     return api_error_set(e, 400, "context_length_exceeded", field_name, "%s", st.text);
 }
 

@@ -91,6 +91,17 @@ static void fill_params(request *r)
     p->cache_only = r->cache_only;
 }
 
+/* Completions have 16 tokens by default: known now. */
+static int check_min_tokens(const request *r, api_error *e)
+{
+    const generate_params *p = &r->params;
+    if (p->max_tokens < 0 || p->min_tokens <= p->max_tokens) return 0;
+    return api_error_set(e, 400, "invalid_value", "min_tokens",
+                         "'min_tokens' is %lld, more than the %lld tokens that the answer may have; give a larger "
+                         "'max_tokens'",
+                         (long long)p->min_tokens, (long long)p->max_tokens);
+}
+
 /* Names in a header: nothing but what can't end one, and not more than fit. */
 void request_note(request *r, const char *name)
 {
@@ -201,7 +212,7 @@ int request_parse(request *r, request_kind kind, const request_rules *rules, con
     if (!r->body || read_fields(r, e) || check_others(r, e) || check_required(r, e) || check_together(r, e))
         return e->http_status;
     fill_params(r);
-    return 0;
+    return check_min_tokens(r, e);
 }
 
 void request_forget_json(request *r)

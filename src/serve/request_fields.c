@@ -326,6 +326,7 @@ static const field fields[] = {
     {"max_new_tokens", IN_BOTH, read_int64, PLACE(max_tokens), 0, 1e9},
     {"n_predict", IN_BOTH, read_n_predict, PLACE(max_tokens), -1, 1e9},
     {"num_predict", IN_BOTH, read_n_predict, PLACE(max_tokens), -1, 1e9},
+    {"min_tokens", IN_BOTH, read_int64, PLACE(params.min_tokens), 0, 1e9},
     {"temperature", IN_BOTH, read_float, SAMPLING(temperature), 0, 2},
     {"top_p", IN_BOTH, read_float, SAMPLING(top_p), 0, 1},
     {"top_k", IN_BOTH, read_int, SAMPLING(top_k), -1, 1e9},

@@ -121,7 +121,6 @@ static const known_field known[] = {
     {"regex", EMPTY, NULL},
     {"ebnf", EMPTY, NULL},
     /* Sampling and length. */
-    {"min_tokens", ZERO, NULL},
     {"bad_words", EMPTY, NULL},
     {"banned_strings", EMPTY, NULL},
     {"banned_tokens", EMPTY, NULL},

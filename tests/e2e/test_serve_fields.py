@@ -54,6 +54,7 @@ FIELDS = {
     "max_tokens": integer(0, 10**9),
     "max_completion_tokens": integer(0, 10**9),
     "n_predict": integer(-1, 10**9, more={"max_tokens": None}),
+    "min_tokens": Field("integer", good=(0, 1), bad=(-1, 2, 2**63 - 1)),
     "temperature": number(0, 2),
     "top_p": number(0, 1),
     "top_k": integer(-1, 10**9),
@@ -146,7 +147,7 @@ def test_what_fields_say_together(server):
         refused(server, path, body, field)
 
 
-REFUSED = {"grammar": "root ::= \"a\"", "guided_choice": ["a", "b"], "structured_outputs": {"choice": ["a"]}, "min_tokens": 5, "bad_words": ["a"],
+REFUSED = {"grammar": "root ::= \"a\"", "guided_choice": ["a", "b"], "structured_outputs": {"choice": ["a"]}, "bad_words": ["a"],
            "allowed_token_ids": [1], "chat_template": "{{ 1 }}", "suffix": "end", "truncate_prompt_tokens": 2, "prompt_logprobs": 1, "lora": [{"id": 0}],
            "max_token": 3, "temprature": 0, "no_such_field": {"a": [1]}, "use_beam_search": True, "a\"b\u00e9\n": 1, "": 1}
 ONLY = {COMPLETION: {"response_format": {"type": "json_object"}, "messages": [], "top_logprobs": 1, "chat_template_kwargs": {"a": 1}, "tools": [TOOL]},
@@ -257,7 +258,7 @@ CLIENTS = {
     "vllm bench": (COMPLETION, {"repetition_penalty": 1.0, "logprobs": None, "ignore_eos": False, "temperature": 0.0, "top_p": 1.0, "top_k": -1, "min_p": 0, **USAGE}),
     "vllm bench, chat": (CHAT, {"messages": PARTS[1:], "max_completion_tokens": 5, "max_tokens": None, "temperature": 0.0, "ignore_eos": True, **USAGE}),
     "sglang bench": (COMPLETION, {"temperature": 0.0, "best_of": 1, "stream": True, "ignore_eos": True}),
-    "genai-perf": (CHAT, {"stream": True, "n": 1, "max_tokens": 5, "ignore_eos": True}),
+    "genai-perf": (CHAT, {"stream": True, "n": 1, "max_tokens": 5, "min_tokens": 5, "ignore_eos": True}),
     "langchain": (CHAT, {"n": 1, "temperature": 0.7, **USAGE}),
     "langchain, completions": (COMPLETION, {"prompt": ["Hi"], "temperature": 0.7, "max_tokens": 5, "top_p": 1, "frequency_penalty": 0, "presence_penalty": 0, "n": 1,
                                             "seed": None, "logprobs": None, "logit_bias": {}, "best_of": 1}),
@@ -297,6 +298,23 @@ def test_what_clients_send_by_default(server, client):
     path, fields = CLIENTS[client]
     reply = server.post(path, {**BASE[path], "model": "other-name", **fields})
     assert reply.status == 200, reply.text
+
+
+def test_min_tokens(server):
+    """What ends an answer does so behind them; whoever comes at the same time is the same."""
+    body = {"prompt": "One, two, three, four,", "temperature": 0, "max_tokens": 12, "stop": " five"}
+    assert server.post(COMPLETION, body).json["choices"][0]["finish_reason"] == "stop"
+    reply = server.post(COMPLETION, {**body, "min_tokens": 10}).json
+    assert reply["usage"]["completion_tokens"] >= 10 and reply["choices"][0]["text"].startswith(" five")
+    chat = {"messages": [{"role": "user", "content": "Say hi."}], "temperature": 0}
+    short = server.post(CHAT, chat).json
+    n = short["usage"]["completion_tokens"]
+    assert short["choices"][0]["finish_reason"] == "stop" and n < 100
+    longer = server.post(CHAT, {**chat, "min_tokens": n + 3}).json
+    assert longer["usage"]["completion_tokens"] >= n + 3
+    assert longer["choices"][0]["message"]["content"].startswith(short["choices"][0]["message"]["content"])
+    error = refused(server, CHAT, {**chat, "min_tokens": 500})
+    assert error["code"] == "context_length_exceeded" and error["param"] == "min_tokens"
 
 
 def test_usage_in_every_chunk(server):

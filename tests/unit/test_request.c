@@ -161,7 +161,11 @@ static void fields_are_refused_by_name(void **state)
         snprintf(body, sizeof body, COMPLETION("\"%s\": null"), refused[i]);
         assert_accepted(REQUEST_COMPLETION, body);
     }
-    assert_refused(REQUEST_COMPLETION, COMPLETION("\"min_tokens\": 1"), "min_tokens", "unsupported_parameter");
+    assert_accepted(REQUEST_COMPLETION, COMPLETION("\"min_tokens\": 16"));
+    assert_refused(REQUEST_COMPLETION, COMPLETION("\"min_tokens\": 17"), "min_tokens", "invalid_value");
+    assert_accepted(REQUEST_COMPLETION, COMPLETION("\"min_tokens\": 17, \"n_predict\": -1"));
+    assert_refused(REQUEST_COMPLETION, COMPLETION("\"min_tokens\": -1"), "min_tokens", "invalid_value");
+    assert_refused(REQUEST_TOKENIZE, "{\"content\": \"a\", \"min_tokens\": 1}", "min_tokens", "unsupported_parameter");
     assert_refused(REQUEST_COMPLETION, COMPLETION("\"messages\": []"), "messages", "unsupported_parameter");
     assert_refused(REQUEST_DETOKENIZE, "{\"tokens\": [1], \"stream\": true}", "stream", "unsupported_parameter");
     assert_refused(REQUEST_TOKENIZE, "{\"content\": \"a\", \"prompt\": \"b\"}", "prompt", "invalid_value");
@@ -251,8 +255,9 @@ static void every_field_is_in_the_manual(void **state)
     }
     assert_true(n > 50);
     /* And what it calls known is. */
-    const char *p = strstr(strbuf_cstr(&manual), "Known from other servers"), *end = strstr(p, "`logprobs` and");
-    assert_true(p && end);
+    const char *p = strstr(strbuf_cstr(&manual), "## Fields of other servers");
+    assert_non_null(p);
+    const char *next = strstr(p + 2, "\n## "), *end = next ? next : p + strlen(p);
     for (size_t length; (p = strchr(p, '`')) && p < end; p += length + 2) {
         length = strcspn(p + 1, "`");
         snprintf(quoted, sizeof quoted, "%.*s", (int)length, p + 1);

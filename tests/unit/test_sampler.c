@@ -144,6 +144,35 @@ static void bias_is_added_first(void **state)
     assert_int_equal(greedy_after(p, logits, 3, history, 1), 2);
 }
 
+/* Whatever the others say, and however the token is drawn. */
+static void barred_tokens_are_not_drawn_before_their_position(void **state)
+{
+    (void)state;
+    const float logits[] = {1, 9, 8, 7};
+    const int32_t barred[] = {1, 2};
+    const logit_bias up[] = {{1, 50}};
+    sampler_params p = plain();
+    p.barred = barred, p.n_barred = 2, p.barred_before = 5;
+    p.bias = up, p.n_bias = 1;
+    for (int drawn = 0; drawn < 2; drawn++) {
+        p.temperature = (float)drawn;
+        sampler *s = make(&p, 4, 8), *clone;
+        status st = STATUS_INIT;
+        assert_int_equal(sampler_clone(&clone, s, &st), ST_OK);
+        for (int64_t position = 0; position < 10; position++) {
+            int32_t token = pick(s, logits, 4, position);
+            if (position < 5) assert_true(token == 0 || token == 3);
+            else assert_int_equal(token, 1);
+            assert_int_equal(pick(clone, logits, 4, position), token);
+        }
+        sampler_free(clone);
+        sampler_free(s);
+    }
+    status st = STATUS_INIT;
+    assert_int_equal(sampler_check(&p, 2, &st), ST_ARG);
+    assert_non_null(strstr(st.text, "barred token 2"));
+}
+
 static double penalized(const sampler_params *p, double x, int count)
 {
     if (!count) return x;
@@ -534,6 +563,7 @@ int main(void)
         cmocka_unit_test(strange_logits_still_give_a_token),
         cmocka_unit_test(greedy_takes_the_largest),
         cmocka_unit_test(bias_is_added_first),
+        cmocka_unit_test(barred_tokens_are_not_drawn_before_their_position),
         cmocka_unit_test(penalties_equal_reference),
         cmocka_unit_test(dry_equals_reference),
         cmocka_unit_test(dry_by_hand),

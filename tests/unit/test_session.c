@@ -75,6 +75,46 @@ static void ends(void **state)
     close_stage(&g);
 }
 
+/* Tokens that would end the answer are not drawn, strings that would are text. */
+static void the_least_tokens_end_nothing(void **state)
+{
+    stage g;
+    open_stage(&g, *state, "abcdefghij", 100);
+    const char *one[] = {"def"};
+    int32_t stops[] = {'e'};
+    generate_params p = talk_params(-1);
+    p.min_tokens = 9;
+    expect(&g, &p, "bcdefghij", FINISH_EOS, 10);
+    p.min_tokens = 10, p.max_tokens = 12;
+    for (int ignore = 0; ignore < 2; ignore++) {
+        p.ignore_eos = ignore;
+        talk_answer(&g.k, g.e, &g.first, 1, &p);
+        assert_memory_equal(g.k.text, "bcdefghij", 9);
+        assert_true(g.k.n >= 11);
+        for (int i = 0; i < 10; i++) assert_int_not_equal(g.k.tokens[i], TINY_END);
+    }
+    p = talk_params(-1);
+    p.stop = one, p.n_stop = 1;
+    p.min_tokens = 4; /* the string ends with the fifth */
+    expect(&g, &p, "bc", FINISH_STOP, 5);
+    p.min_tokens = 5;
+    expect(&g, &p, "bcdefghij", FINISH_EOS, 10);
+    p = talk_params(4);
+    p.stop_tokens = stops, p.n_stop_tokens = 1;
+    p.min_tokens = 3;
+    expect(&g, &p, "bcd", FINISH_STOP, 4);
+    p.min_tokens = 4;
+    talk_answer(&g.k, g.e, &g.first, 1, &p);
+    assert_string_equal(finish_name(session_finish(g.k.s)), "length");
+    assert_int_not_equal(g.k.tokens[3], 'e');
+    status st = STATUS_INIT;
+    p.min_tokens = 5;
+    assert_int_equal(session_start(g.k.s, &g.first, 1, &p, NULL, &st), ST_ARG);
+    p.min_tokens = -1;
+    assert_int_equal(session_start(g.k.s, &g.first, 1, &p, NULL, &st), ST_ARG);
+    close_stage(&g);
+}
+
 /* With show_special control tokens have their name in the text; the one that ends the answer has not. */
 static void special_tokens_by_name(void **state)
 {
@@ -551,6 +591,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ends),
+        cmocka_unit_test(the_least_tokens_end_nothing),
         cmocka_unit_test(special_tokens_by_name),
         cmocka_unit_test(stop_strings_across_tokens),
         cmocka_unit_test(text_comes_in_whole_characters),

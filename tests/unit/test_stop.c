@@ -225,9 +225,40 @@ static void short_memory_is_told(void **state)
     assert_int_equal(mem_stats().bytes, before);
 }
 
+/* Strings that end in barred pieces are text; those that end behind them may begin there. */
+static void barred_text_ends_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *barred, *rest, *shown;
+        int hit;
+    } cases[] = {
+        {"xstopx", "ystopz", "xstopxy", 0}, {"xst", "opz", "x", 0},      {"xstop", "ped", "xstopped", -1},
+        {"stop", "", "stop", -1},           {"aab", "a", "a", 2},        {"aab", "c", "aabc", -1},
+        {"stopst", "opx", "stop", 0},       {"aabaa", "b", "aab", 1},
+    };
+    static const char *const strings[] = {"stop", "aab", "aba"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        status st = STATUS_INIT;
+        stop_set s;
+        strbuf out;
+        strbuf_init(&out, 0);
+        assert_int_equal(stop_init(&s, strings, 3, &st), ST_OK);
+        s.barred = true;
+        for (const char *c = cases[i].barred; *c; c++) assert_false(stop_push(&s, c, 1, &out));
+        s.barred = false;
+        bool hit = stream(&s, cases[i].rest, 3, &out);
+        if (strcmp(strbuf_cstr(&out), cases[i].shown) != 0) fail_msg("%zu: shows '%s'", i, strbuf_cstr(&out));
+        assert_int_equal(hit ? s.hit : -1, cases[i].hit);
+        strbuf_deinit(&out);
+        stop_deinit(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(barred_text_ends_nothing),
         cmocka_unit_test(known_cases),
         cmocka_unit_test(shorter_string_completes_first),
         cmocka_unit_test(holds_only_what_may_be_a_start),
