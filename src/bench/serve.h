@@ -50,9 +50,9 @@ typedef struct serve_result {
     int n_answers, n_finished, n_failed, n_dropped; /* dropped: what they follow failed */
     double seconds;
     uint64_t prompt_tokens, reused_tokens, output_tokens, computed_rows, preemptions, steps;
-    double running; /* sessions of the batch, mean over steps */
+    double running; /* sessions in the batch after a step, those that ended in it left out: mean, and most */
     int max_running;
-    /* Memory, summed over steps (usage.h). */
+    /* Memory after each step, summed (usage.h). */
     double used, internal, reserved, external;
     serve_quantiles ttft, tpot, itl; /* seconds */
     int n_within_slo;

@@ -192,9 +192,10 @@ const command cmd_bench_serve = {
         "and a request enters when its whole context can be set aside for it, as where a sequence needs one piece of "
         "memory. Every request may use the whole context as far as the engine knows; the load ends it after its "
         "tokens. All caches must give the same tokens, so the same hash.\n\n"
-        "Waste is what nobody else can have and nobody uses, as a share of that and the used memory, mean over steps: "
+        "Waste is what nobody else can have and nobody uses, as a share of that and the used memory, both summed over steps: "
         "reserved, set aside for later; internal, unused rows of blocks (the last of each sequence; and behind a "
-        "window); external, free, but too little for the request that is next.\n\n"
+        "window); external, free, but too little for the request that is next. In flight are the answers that go on after a "
+        "step, mean and most; hits the share of prompts' tokens found computed, each branch's counted.\n\n"
         "  kvasir bench serve smollm2-135m-instruct --work mix --requests 64\n"
         "  kvasir bench serve smollm2-135m-instruct --work all --scale 0.25 --json\n"
         "  kvasir bench serve smollm2-135m-instruct --work chat -b shared --rate 4 --itl-target 150\n",
