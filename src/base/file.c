@@ -85,11 +85,6 @@ int file_read(strbuf *b, const char *path, size_t max_bytes, status *st)
     return rc ? rc : strbuf_check(b, st);
 }
 
-static int write_error(const char *path, int error, status *st)
-{
-    return status_set(st, ST_IO, STATUS_NO_POS, "%s can't be written: %s", path, strerror(error));
-}
-
 /* A file of its own beside the target, whose file system it shares, with the mode of what it will replace. */
 static void open_temporary(new_file *f, const struct stat *old)
 {
@@ -140,7 +135,7 @@ int new_file_close(new_file *f, bool keep, status *st)
     if (made && keep && !f->error && rename(f->temporary, f->target)) f->error = errno;
     if (made && (!keep || f->error)) unlink(f->temporary);
     if (f->error == ENOMEM) status_nomem(st, strlen(f->target));
-    else if (f->error) write_error(f->path, f->error, st);
+    else if (f->error) status_set(st, ST_IO, STATUS_NO_POS, "%s can't be written: %s", f->path, strerror(f->error));
     mem_free(f->temporary);
     mem_free(f->target);
     return f->error ? st->code : ST_OK;

@@ -61,12 +61,6 @@ static char *read_line(const chat *c, size_t *n_bytes)
     return line;
 }
 
-static void report(const status *st)
-{
-    fflush(stdout);
-    fprintf(stderr, "kvasir: %s\n", st->text);
-}
-
 static void print_stats(const chat *c)
 {
     const kv_cache *cache = engine_cache(c->r.e);
@@ -181,7 +175,10 @@ static int talk(chat *c, status *st)
         else if (n) answer_line(c, line, n, st);
         free(line);
         if (st->code && !c->tty) return st->code;
-        if (st->code) report(st);
+        if (st->code) {
+            fflush(stdout);
+            fprintf(stderr, "kvasir: %s\n", st->text);
+        }
         *st = (status)STATUS_INIT;
     }
     if (c->tty) fputc('\n', stderr);

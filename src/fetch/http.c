@@ -252,12 +252,6 @@ static int transport_failed(const transfer *t, CURLcode rc, status *st)
     return status_set(st, ST_IO, STATUS_NO_POS, "the download failed: %s", why);
 }
 
-/* A second, or less if a signal comes. */
-static void pause_before_retry(void)
-{
-    nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
-}
-
 /* One attempt and what it means: ST_OK done, ST_TIMEOUT worth another attempt, anything else final. */
 static int step(transfer *t, status *st)
 {
@@ -300,7 +294,7 @@ int http_fetch(part_file *p, const char *url, http_result *r, status *st)
         if (rc != ST_TIMEOUT) break;
         stalled = p->n_bytes > had ? 0 : stalled + 1;
         if (stalled == STALLED_TRIES) break;
-        pause_before_retry();
+        nanosleep(&(struct timespec){.tv_sec = 1}, NULL); /* less if a signal comes */
         *st = (status)STATUS_INIT;
     }
     curl_easy_cleanup(t.curl);

@@ -14,19 +14,14 @@ static void make_id(job *j)
     snprintf(j->id, sizeof j->id, "%s-%08x%08x%08x", j->kind == REQUEST_CHAT ? "chatcmpl" : "cmpl", r[0], r[1], r[2]);
 }
 
-static void make_seed(request *r)
-{
-    if (r->has_seed || getrandom(&r->params.sampling.seed, sizeof r->params.sampling.seed, 0) > 0) return;
-    r->params.sampling.seed = (uint64_t)(uintptr_t)r;
-}
-
 /* From bytes to a job that the engine has. */
 static int prepare(job *j, const served_model *m, api_error *e)
 {
+    uint64_t *seed = &j->request.params.sampling.seed;
     int rc = request_parse(&j->request, j->kind, &m->rules, strbuf_cstr(&j->body), j->body.n_bytes, e);
     strbuf_deinit(&j->body); /* all that is needed of it has been copied */
     make_id(j);
-    make_seed(&j->request);
+    if (!j->request.has_seed && getrandom(seed, sizeof *seed, 0) <= 0) *seed = (uint64_t)(uintptr_t)j;
     if (rc == 0 && !atomic_load(&j->cancelled)) rc = job_prepare(j, m, e);
     request_forget_json(&j->request); /* here, not where the job ends: that may be the HTTP thread */
     if (rc) return rc;
@@ -51,7 +46,8 @@ static size_t answer_bytes(const job *j)
         n += j->choices[i].text.n_bytes + (r->n + r->n_tops) * 32;
     }
     for (size_t i = 0; i < j->n_prompts && j->request.echo; i++)
-        n += (j->prompts[i].n_bytes + (j->prompts[i].tokens.n + j->prompts[i].tokens.n_tops) * 32) * (size_t)j->request.n;
+        n += (j->prompts[i].n_bytes + (j->prompts[i].tokens.n + j->prompts[i].tokens.n_tops) * 32) *
+             (size_t)j->request.n;
     return n;
 }
 

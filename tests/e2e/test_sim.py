@@ -126,8 +126,9 @@ def test_wrong_words(tmp_path):
     fails(2, "sim", "cache", says="FILE is missing")
     fails(2, "sim", "tree", path, says="did you mean 'sim cache'?")
     fails(2, "sim", "cache", path, "--policy", "mru", says="flat-lru")
-    for n in ("-1", "x", "", "1.5", "1e3", "10kk", "k", "1.2.3", "99999G"):
+    for n in ("-1", "x", "1.5", "1e3", "10kk", "k", "1.2.3", "99999G"):
         fails(2, "sim", "cache", path, f"--blocks={n}", says="--blocks takes a number")
+    fails(2, "sim", "cache", path, "--blocks=", says="--blocks takes N, which is empty here")
     assert works_json("sim", "cache", path, "--blocks", "1.5k")["capacity"] == 1500
     assert works_json("sim", "cache", path, "--blocks", "2M")["capacity"] == 2000000
 
