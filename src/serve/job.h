@@ -79,7 +79,8 @@ struct job {
     _Atomic bool cancelled; /* the engine shall drop it */
     _Atomic bool gone;      /* its client has left */
 
-    /* A worker's queue, then the engine's thread: their lists. */
+    /* The workers' queue, which a stream enters while the engine runs it; the engine's thread: its lists. */
+    job *next_work;
     job *next, *next_dirty;
     bool dirty;
 };

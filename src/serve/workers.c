@@ -37,9 +37,9 @@ static void shutting_down(api_error *e)
 
 static void push(lane *l, job *j)
 {
-    j->next = NULL;
+    j->next_work = NULL;
     *l->end = j;
-    l->end = &j->next;
+    l->end = &j->next_work;
     l->n++;
     l->n_bytes += j->work_bytes;
 }
@@ -48,11 +48,11 @@ static job *pop(lane *l)
 {
     job *j = l->first;
     if (!j) return NULL;
-    l->first = j->next;
+    l->first = j->next_work;
     if (!l->first) l->end = &l->first;
     l->n--;
     l->n_bytes -= j->work_bytes;
-    j->next = NULL;
+    j->next_work = NULL;
     return j;
 }
 

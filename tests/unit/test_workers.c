@@ -173,6 +173,28 @@ static void test_what_waits_at_the_end_fails(void **state)
     for (int i = 0; i < 4; i++) job_unref(j[i]);
 }
 
+/* A stream's events are written while the engine still runs it: its place among the running is not the queue's. */
+static void test_the_engines_list_is_left_alone(void **state)
+{
+    (void)state;
+    workers *w = start(8, 8 * LARGE);
+    job *held = submit(w, wait_at_gate, LARGE), *j[2] = {job_for(at_once), job_for(at_once)};
+    wait_for(&gate.n_begun, 1);
+    j[0]->next = held;
+    j[1]->next = j[0];
+    api_error e;
+    for (int i = 0; i < 2; i++) assert_int_equal(workers_submit_next(w, j[i], LARGE, &e), 0);
+    assert_ptr_equal(j[0]->next, held);
+    assert_ptr_equal(j[1]->next, j[0]);
+    open_gate(true);
+    wait_for(&gate.n_resumed, 3);
+    assert_ptr_equal(j[0]->next, held);
+    assert_ptr_equal(j[1]->next, j[0]);
+    workers_free(w);
+    job_unref(held);
+    for (int i = 0; i < 2; i++) job_unref(j[i]);
+}
+
 static int check_memory(void **state)
 {
     (void)state;
@@ -185,6 +207,7 @@ int main(void)
         cmocka_unit_test_teardown(test_a_small_job_overtakes_large_ones, check_memory),
         cmocka_unit_test_teardown(test_full_queues_refuse, check_memory),
         cmocka_unit_test_teardown(test_what_waits_at_the_end_fails, check_memory),
+        cmocka_unit_test_teardown(test_the_engines_list_is_left_alone, check_memory),
     };
     return cmocka_run_group_tests_name("workers", tests, NULL, NULL);
 }
