@@ -122,8 +122,8 @@ void attn_plan_reset(attn_plan *p)
 static void add_to_chunk(attn_plan *p, plan_seq *s, attn_span span)
 {
     int64_t begin = span.index / ATTN_CHUNK * ATTN_CHUNK;
-    const plan_chunk *last = &p->chunks[p->n_chunks - 1];
-    if (!s->n_chunks || last->begin != begin || last->kind != (attn_kind)span.kind) {
+    const plan_chunk *last = s->n_chunks ? &p->chunks[p->n_chunks - 1] : NULL;
+    if (!last || last->begin != begin || last->kind != (attn_kind)span.kind) {
         p->chunks[p->n_chunks++] = (plan_chunk){.begin = begin, .kind = (attn_kind)span.kind, .first_span = p->n_spans};
         s->n_chunks++;
     }
@@ -173,7 +173,7 @@ static void find_ranges(const attn_plan *p, const plan_group *g, attn_range seen
             attn_range r = attn_row_range(&p->rows[p->order[i]], (attn_kind)k);
             if (r.lo >= r.hi) continue;
             seen[k].lo = min_i64(seen[k].lo, r.lo);
-            seen[k].hi = r.hi > seen[k].hi ? r.hi : seen[k].hi;
+            seen[k].hi = max_i64(seen[k].hi, r.hi);
         }
     }
 }
@@ -265,11 +265,11 @@ static int64_t find_cost(const attn_plan *p, const plan_tile *t)
     for (int m = t->first_member; m < t->first_member + t->n_members; m++) {
         attn_range seen[ATTN_KINDS];
         find_ranges(p, &p->groups[p->members[m].group], seen);
-        for (int k = 0; k < ATTN_KINDS; k++) hi[k] = seen[k].hi > hi[k] ? seen[k].hi : hi[k];
+        for (int k = 0; k < ATTN_KINDS; k++) hi[k] = max_i64(hi[k], seen[k].hi);
     }
     for (int i = t->first_chunk; i < t->first_chunk + t->n_chunks; i++) {
         int64_t end = min_i64(p->chunks[i].n_tok, hi[p->chunks[i].kind] - p->chunks[i].begin);
-        n_tok += end > 0 ? end : 0;
+        n_tok += max_i64(end, 0);
     }
     return n_tok * (2 + t->n_rows * p->tile_heads);
 }
